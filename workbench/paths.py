@@ -1,0 +1,63 @@
+"""Where things are: the project root and its folders, and names that are safe in a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from workbench.errors import UsageError
+
+ROOT_ENV = "WORKBENCH_ROOT"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def project_root() -> Path:
+    """Folder that holds notebooks/, data/ and reports/.
+
+    ``$WORKBENCH_ROOT`` when set, otherwise the nearest parent of the working folder, then of this file, that
+    holds ``notebooks/`` and ``data/``.
+
+    Raises
+    ------
+    UsageError
+        When there is no such folder.
+    """
+    stated = os.environ.get(ROOT_ENV)
+    if stated:
+        return Path(stated).resolve()
+    here = Path.cwd()
+    for folder in (here, *here.parents, *Path(__file__).resolve().parents):
+        if (folder / "notebooks").is_dir() and (folder / "data").is_dir():
+            return folder
+    raise UsageError(
+        "no project folder found (a folder with notebooks/ and data/)",
+        where=here,
+        next_step=f"run inside a checkout of the workbench, or set {ROOT_ENV} to it",
+    )
+
+
+def recorded_dir() -> Path:
+    return project_root() / "data" / "recorded"
+
+
+def runs_dir() -> Path:
+    return project_root() / "data" / "runs"
+
+
+def reference_points_csv() -> Path:
+    return project_root() / "data" / "reference_points.csv"
+
+
+def notebooks_dir() -> Path:
+    return project_root() / "notebooks"
+
+
+def reports_dir() -> Path:
+    return project_root() / "reports"
+
+
+def slug(text: str, *, max_length: int = 80) -> str:
+    """A file name made from ``text``: letters, digits, ``. _ -`` only, never empty, never starting with a dot."""
+    cleaned = _UNSAFE.sub("-", text).strip("-.")[:max_length].rstrip("-.")
+    return cleaned or "unnamed"
