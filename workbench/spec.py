@@ -1,0 +1,214 @@
+"""What was asked for: frozen models for campaigns and runs. Unknown keys are refused.
+
+Field names are SGLang's flags without dashes. ``None`` means "not stated", never "default".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Scalar = str | int | float | bool | None
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/\\]+$")]
+
+
+class Frozen(BaseModel):
+    """Immutable, and a key that is not declared is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Range(Frozen):
+    """A figure known as a range; a single value has ``low == high``."""
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
+        return self
+
+
+class Target(Frozen):
+    """The model that is served."""
+
+    name: Name
+    model_path: str | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    notes: str | None = None
+
+
+class OfflineAcceptance(Frozen):
+    """Accept length by number of steps, from a teacher-forced walk without a server."""
+
+    prompt_set: Name
+    accept_length_by_steps: dict[int, float]
+
+
+class Drafter(Frozen):
+    """An EAGLE-3 draft checkpoint and what is known of its training.
+
+    ``target`` is the model it was made for, which need not be the one that is served. ``survival`` is the share of
+    verify steps that accept at least k drafts, k = 0, 1, ...
+    """
+
+    name: Name
+    model_path: str | None = None
+    target: str | None = None
+    training_samples: int | None = Field(default=None, ge=0)
+    response_tokens: int | None = Field(default=None, ge=0)
+    seed: int | None = None
+    optimizer_steps: int | None = Field(default=None, ge=0)
+    epochs: float | None = Field(default=None, ge=0)
+    draft_vocab_size: int | None = Field(default=None, ge=1)
+    data_mix: str | None = None
+    recipe: str | None = None
+    offline: tuple[OfflineAcceptance, ...] = ()
+    survival: tuple[float, ...] = ()
+    survival_prompt_set: str | None = None
+    notes: str | None = None
+
+
+class SpecDecodeConfig(Frozen):
+    """The speculative flags as asked for; the server may use others."""
+
+    speculative_algorithm: str
+    speculative_num_steps: int | None = Field(default=None, ge=1)
+    speculative_eagle_topk: int | None = Field(default=None, ge=1)
+    speculative_num_draft_tokens: int | None = Field(default=None, ge=1)
+    simulated_accept_length: float | None = Field(default=None, ge=1)
+
+
+class ServerConfig(Frozen):
+    """Server settings that bear on speed. ``flags`` holds any other server flag, ``env`` what was set for it."""
+
+    tp_size: int = Field(default=1, ge=1)
+    dp_size: int = Field(default=1, ge=1)
+    cuda_graph: bool | None = None
+    cuda_graph_max_bs_decode: int | None = None
+    max_running_requests: int | None = None
+    mem_fraction_static: float | None = None
+    attention_backend: str | None = None
+    context_length: int | None = None
+    decode_log_interval: int | None = None
+    flags: dict[str, Scalar] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+
+
+class Workload(Frozen):
+    """What is sent: which prompts, how many at once, and when an answer ends."""
+
+    prompt_set: Name
+    num_prompts: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0)
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    ignore_eos: bool | None = None
+    max_concurrency: int | None = Field(default=None, ge=1)
+
+
+class RunSpec(Frozen):
+    """One server configuration at one load.
+
+    Runs with the same ``server_id`` share one server start. A speculative run is compared with the baseline runs of
+    the same ``baseline_group``, prompt set and concurrency.
+    """
+
+    campaign: Name
+    run_id: Name
+    server_id: Name
+    engine: Literal["sglang", "reference"] = "sglang"
+    sglang_version: str | None = None
+    target: Target
+    drafter: str | None = None
+    spec_decode: SpecDecodeConfig | None = None
+    server: ServerConfig = ServerConfig()
+    workload: Workload
+    baseline_group: str = "default"
+    label: str | None = None
+    notes: str | None = None
+
+    @property
+    def role(self) -> Literal["baseline", "speculative"]:
+        return "baseline" if self.spec_decode is None else "speculative"
+
+    def content_hash(self) -> str:
+        """First 6 hex digits of a SHA-256 over everything but names and notes: same hash, same measurement."""
+        content = self.model_dump(mode="json", exclude={"campaign", "run_id", "server_id", "label", "notes"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]
+
+
+class Origin(StrEnum):
+    """Where figures come from; never drawn alike."""
+
+    MEASURED = "measured"  # by this workbench, on this machine's data/runs
+    RECORDED = "recorded"  # committed raw data of a real run
+    NOTED = "noted"  # written down by hand from a real run; raw data lost or partial
+    SIMULATED = "simulated"  # acceptance forced (SGLANG_SIMULATE_ACC_LEN); text is garbage
+    PUBLISHED = "published"  # somebody else's figure
+
+
+class Provenance(Frozen):
+    """Who, when, on what. Unknown stays ``None``."""
+
+    origin: Origin
+    source: str
+    recorded_at: str | None = None
+    machine: str | None = None
+    gpu_name: str | None = None
+    gpu_count: int | None = None
+    servers_alive: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    git_sha: str | None = None
+    argv: tuple[str, ...] = ()
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"
+    SKIPPED = "skipped"
+
+
+class RunStatus(Frozen):
+    """Written last. ``log_file`` is relative to the run folder; spans are [start, end) byte offsets in its text."""
+
+    status: RunState
+    reason: str | None = None
+    finished_at: str | None = None
+    log_file: str | None = None
+    log_spans: tuple[tuple[int, int], ...] = ()
+
+
+class ReportedFigures(Frozen):
+    """Figures that stand in a source but cannot be recomputed from files here, ranges kept as ranges."""
+
+    source: str
+    output_tok_per_s: Range | None = None
+    decode_tok_per_s: Range | None = None
+    accept_length: Range | None = None
+    accept_rate_printed: Range | None = None
+    completion_tokens: int | None = None
+    queue_req: int | None = None
+    notes: str | None = None
+
+
+class CampaignInfo(Frozen):
+    """A target, a workload, a machine, and the runs measured on them."""
+
+    name: Name
+    title: str
+    target: str
+    machine: str
+    question: str | None = None
+    source: str | None = None
+    notes: tuple[str, ...] = ()
