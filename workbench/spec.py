@@ -46,9 +46,13 @@ class Target(Frozen):
 
 
 class OfflineAcceptance(Frozen):
-    """Accept length by number of steps, from a teacher-forced walk without a server."""
+    """Accept length by number of steps, from a teacher-forced walk without a server.
+
+    ``served_as`` names the prompt set of the served runs that used the same prompts, where there is one.
+    """
 
     prompt_set: Name
+    served_as: str | None = None
     accept_length_by_steps: dict[int, float]
 
 
@@ -77,9 +81,9 @@ class Drafter(Frozen):
 
 
 class SpecDecodeConfig(Frozen):
-    """The speculative flags as asked for; the server may use others."""
+    """The speculative flags as asked for; the server may use others. Its presence alone says "with speculation"."""
 
-    speculative_algorithm: str
+    speculative_algorithm: str | None = None
     speculative_num_steps: int | None = Field(default=None, ge=1)
     speculative_eagle_topk: int | None = Field(default=None, ge=1)
     speculative_num_draft_tokens: int | None = Field(default=None, ge=1)

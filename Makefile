@@ -1,0 +1,55 @@
+# Two commands do everything on a machine with python3 (3.11-3.13), make and git:
+#   make report   makes the environment, builds every page from the recorded campaigns, prints where they are
+#   make test     makes what it needs and runs the tests
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: report test check lint format bench docs lab clean
+
+report: $(VENV)/.base
+	$(BIN)/workbench report
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n auto
+
+# What CI runs.
+check: lint test
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/nbstripout --verify --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/nbstripout --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb
+
+bench: $(VENV)/.dev
+	$(BIN)/pytest -m benchmark -s tests/benchmarks
+
+docs: $(VENV)/.base
+	$(BIN)/python tools/build_docs.py
+
+lab: $(VENV)/.base
+	$(BIN)/jupyter lab notebooks
+
+clean:
+	rm -rf $(VENV) reports/*.html reports/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else \
+	  f"Python 3.11-3.13 is needed, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q -e '.[test,lint]'
+	@touch $@ $(VENV)/.base

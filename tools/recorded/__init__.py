@@ -1,0 +1,1 @@
+"""How the committed campaigns in data/recorded were made, one module each."""
