@@ -48,6 +48,7 @@ _INT_CODES = {
     "U64": "Q",
     "I64": "q",
 }
+_EXPORT = "export the checkpoint again in the usual safetensors layout"
 _DAMAGED = "the file is damaged or cut short: copy or download it again"
 
 
@@ -93,10 +94,12 @@ class Checkpoint:
         info = self._tensor(name)
         where = f"{info.file}: {name}"
         if info.dtype not in _INT_CODES:
-            raise CheckpointError(f"holds {info.dtype}, not integers", where=where)
+            raise CheckpointError(f"holds {info.dtype}, not integers", where=where, next_step=_EXPORT)
         count = math.prod(info.shape)
         if count > MAX_INTS:
-            raise CheckpointError(f"{count} values are more than a vocabulary map can have", where=where)
+            raise CheckpointError(
+                f"{count} values are more than a vocabulary map can have", where=where, next_step=_EXPORT
+            )
         return list(struct.unpack(f"<{count}{_INT_CODES[info.dtype]}", b"".join(_data_chunks(info))))
 
     def is_zero(self, name: str) -> bool:
@@ -105,7 +108,7 @@ class Checkpoint:
 
     def _tensor(self, name: str) -> TensorInfo:
         if name not in self.tensors:
-            raise CheckpointError(f"no tensor {name!r}", where=self.path)
+            raise CheckpointError(f"no tensor {name!r}", where=self.path, next_step=_EXPORT)
         return self.tensors[name]
 
 
@@ -244,7 +247,7 @@ def _tensor_entry(name: str, entry: object, file: Path) -> tuple[int, int, str, 
     shape = _naturals(entry.get("shape"))
     offsets = _naturals(entry.get("data_offsets"))
     if not isinstance(dtype, str) or dtype not in _DTYPE_BITS:
-        raise CheckpointError(f"{name!r} has the unknown dtype {str(dtype)[:40]!r}", where=file)
+        raise CheckpointError(f"{name!r} has the unknown dtype {str(dtype)[:40]!r}", where=file, next_step=_EXPORT)
     if shape is None or offsets is None or len(offsets) != 2:
         raise CheckpointError(f"the shape or data_offsets of {name!r} are invalid", where=file, next_step=_DAMAGED)
     begin, end = offsets
@@ -286,7 +289,7 @@ def _read_json_object(path: Path, next_step: str) -> dict[str, object]:
     if not path.exists():
         raise CheckpointError("missing", where=path, next_step=next_step)
     if _file_size(path) > MAX_JSON_BYTES:
-        raise CheckpointError(f"larger than {MAX_JSON_BYTES} bytes", where=path)
+        raise CheckpointError(f"larger than {MAX_JSON_BYTES} bytes", where=path, next_step=_DAMAGED)
     return _parse_json_object(path.read_bytes(), path)
 
 
@@ -294,7 +297,7 @@ def _parse_json_object(text: bytes, where: Path) -> dict[str, object]:
     try:
         value = json.loads(text.decode(), object_pairs_hook=_unique)
     except RecursionError as error:
-        raise CheckpointError("JSON nested too deeply", where=where) from error
+        raise CheckpointError("JSON nested too deeply", where=where, next_step=_DAMAGED) from error
     except ValueError as error:
         raise CheckpointError(f"not valid JSON ({str(error)[:200]})", where=where, next_step=_DAMAGED) from error
     if not isinstance(value, dict):
@@ -313,7 +316,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _file_size(path: Path) -> int:
     """Size of a regular file; a pipe or device would block or never end."""
     if not path.is_file():
-        raise CheckpointError("missing, or not a regular file", where=path)
+        raise CheckpointError("missing, or not a regular file", where=path, next_step=_DAMAGED)
     return path.stat().st_size
 
 

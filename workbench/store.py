@@ -8,6 +8,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
                         status.json     RunStatus, written last
                         reported.json   ReportedFigures (optional)
                         requests.jsonl[.gz]  one line a request (optional)
+                        metrics.{before,after}.prom  the server's counters (optional)
                         resolved.json   what the server says it uses (optional)
                         server.log[.gz] a log of this run alone (optional)
 """
@@ -193,6 +194,14 @@ def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem
         else:
             problems.append(Problem(f"{path}:{number}", "not a JSON object; this request is left out"))
     return records, problems
+
+
+def read_metrics(run: RunFolder) -> tuple[str, str] | None:
+    """The server's Prometheus text before and after the load, ``None`` when either is missing."""
+    before, after = run.path / "metrics.before.prom", run.path / "metrics.after.prom"
+    if not (before.is_file() and after.is_file()):
+        return None
+    return _read_bytes(before).decode("utf-8", "replace"), _read_bytes(after).decode("utf-8", "replace")
 
 
 def read_chunks(path: Path | str) -> Iterator[bytes]:

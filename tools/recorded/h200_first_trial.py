@@ -169,7 +169,7 @@ def _check_server(server: Server, records: Sequence[Record]) -> None:
     for record in records:
         said = (record["speculative_num_steps"], record["servers_alive"], record["max_concurrency"])
         if said != (steps, alive, 1) or record["drafter"] != server.drafter:
-            raise ValueError(f"{server.name}: a record says {said}, the log {steps} steps")
+            raise ValueError(f"{server.name}: a record says {said}, the log {steps} step{'s' * (steps > 1)}")
     if path != (None if server.drafter is None else f"/models/draft_{server.drafter}"):
         raise ValueError(f"{server.name}: served {path}, the records say {server.drafter}")
 
@@ -241,7 +241,8 @@ def _write_run(
     decode = spec_decode(server.log)
     concurrency = workload.max_concurrency or 1
     run_id = server.run_id(workload.prompt_set, bool(workload.ignore_eos), concurrency)
-    label = "plain" if decode is None else f"{server.drafter}, {decode.speculative_num_steps} steps"
+    steps = decode.speculative_num_steps if decode else None
+    label = "plain" if decode is None else f"{server.drafter}, {steps} step" + "s" * (steps != 1)
     spec = RunSpec(
         campaign=NAME,
         run_id=run_id,

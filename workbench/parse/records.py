@@ -32,6 +32,8 @@ class DecodeRecord:
     ``offset`` is the byte offset of the physical line in the (decompressed) log, ``line`` its number from 1.
     ``ranks`` holds tags such as ``{"TP0", "DP1"}``. ``tokens`` and ``token_usage`` are the first (full) pool's.
     ``extra`` keeps every key that has no field here, as printed.
+    ``layout`` is the shape of the line: the mark after ``batch``, the keys in printed order, the mark at the end
+    (``","``, ``""``, or ``"?"`` when the line was cut).
     """
 
     line: int
@@ -49,6 +51,7 @@ class DecodeRecord:
     iteration: int | None = None
     truncated: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    layout: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,20 @@ class PrefillRecord:
     token_usage: float | None = None
     input_tok_per_s: float | None = None
     cuda_graph: bool | None = None
+    iteration: int | None = None
     truncated: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    layout: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VllmSpecRecord:
-    """One vLLM speculative metrics line (facts: bonus token included in ``mean_acceptance_length``)."""
+    """One vLLM speculative metrics line.
+
+    ``mean_acceptance_length`` includes the bonus token, as SGLang's accept len does. ``draft_acceptance_rate`` is a
+    fraction from 0 to 1, however it was printed. vLLM's own stamps have no year: ``time`` is None unless something
+    before them does.
+    """
 
     line: int
     offset: int
@@ -89,7 +99,7 @@ class VllmSpecRecord:
 
 @dataclass(frozen=True, slots=True)
 class VllmEngineRecord:
-    """One vLLM ``Engine NNN: Avg prompt throughput`` line."""
+    """One vLLM ``Engine NNN: Avg prompt throughput`` line. ``kv_usage`` is a fraction from 0 to 1."""
 
     line: int
     offset: int
@@ -124,7 +134,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A line that is neither decode nor prefill but says something; ``text`` is cut at 2,000 characters."""
+    """A line that is neither decode nor prefill but says something; ``text`` is cut at 2,000 characters.
+
+    ``fields`` are as printed; ``truncated`` says that some of them are missing because the line was cut.
+    """
 
     kind: EventKind
     line: int
@@ -133,6 +146,7 @@ class LogEvent:
     ranks: frozenset[str]
     text: str
     fields: Mapping[str, str] = field(default_factory=dict)
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +167,9 @@ class StartupFacts:
     ``server_args`` maps argument names to plain Python values (literals only; anything else stays a string).
     ``weights`` are in order of printing, of the first rank that printed any: target first, draft second.
     ``draft_tokens_effective`` is what the server really uses, after its own rewriting.
-    ``version_bracket`` is the closed range of SGLang versions in which these lines are possible.
+    ``version_bracket`` is the closed range of SGLang versions in which these lines are possible, ``version_evidence``
+    what sets its ends. ``draft_tokens_source`` is ``"server_args"``, ``"graph capture"`` or ``"accept rate"``.
+    ``server_starts`` counts server_args lines: above 1, several logs were written to one file.
     """
 
     server_args: Mapping[str, object] = field(default_factory=dict)
@@ -170,11 +186,14 @@ class StartupFacts:
     draft_tokens_effective: int | None = None
     rate_definition: RateDefinition = RateDefinition.UNKNOWN
     version_bracket: tuple[str, str] | None = None
+    version_evidence: tuple[str, ...] = ()
+    draft_tokens_source: str | None = None
+    server_starts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ParseCounts:
-    """What was read and what was not understood."""
+    """What was read and what was not understood. ``hint`` is what the beginning of the text looks like."""
 
     lines: int = 0
     bytes: int = 0
@@ -184,6 +203,7 @@ class ParseCounts:
     undecodable_bytes: int = 0
     unparsed_batch_lines: int = 0
     overlong_lines: int = 0
+    hint: str = ""
 
 
 Record = DecodeRecord | PrefillRecord | VllmSpecRecord | VllmEngineRecord | LogEvent

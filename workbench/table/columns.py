@@ -170,6 +170,7 @@ OFFLINE: tuple[Column, ...] = (
     Column("campaign", "str", "", "campaign folder", "folder name"),
     Column("drafter", "str", "", "draft checkpoint", _DRAFT),
     Column("prompt_set", "str", "", "prompts walked", _DRAFT),
+    Column("served_as", "str", "", "prompt set of served runs with the same prompts", _DRAFT),
     Column("num_steps", "int", "", "draft steps", _DRAFT),
     Column("accept_length", "float", "tokens/step", "teacher-forced walk, no server", _DRAFT),
 )

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from diagnosis_logs import decode, diagnosed, only, rules, speculative_args, started, weights
+
+from workbench.analysis.diagnosis import Certainty
+
+
+def test_nothing_accepted_without_start_up_suspects_flag_and_drafter() -> None:
+    diagnosis = diagnosed(*[decode(accept=1.0, rate=0.25)] * 2)
+
+    flag, drafter = only(diagnosis, "suspected_flag"), only(diagnosis, "suspected_drafter")
+    assert {flag.certainty, drafter.certainty} == {Certainty.SUSPECTED}
+    assert "--speculative-algorithm EAGLE3" in flag.next_action
+    assert "workbench check DRAFT_DIR --target TARGET_DIR" in drafter.next_action
+    assert diagnosis.verdict.startswith("Nothing is accepted: accept length 1.00")
+    assert not diagnosis.certain_fault
+
+
+def test_nothing_accepted_under_the_right_flag_suspects_the_drafter_alone() -> None:
+    diagnosis = diagnosed(*started(), *[decode(accept=1.0, rate=0.0)] * 3)
+
+    assert "suspected_flag" not in rules(diagnosis)
+    finding = only(diagnosis, "suspected_drafter")
+    assert "although the flag is right" in finding.title
+    for suspect in ("capture layers", "d2t", "precision", "chat template"):
+        assert suspect in finding.next_action
+
+
+def test_eagle_with_a_class_that_is_not_shown_is_only_suspected() -> None:
+    args = speculative_args(speculative_algorithm="EAGLE")
+    diagnosis = diagnosed(args, weights("LlamaForCausalLM"), *[decode(accept=1.0, rate=0.0)] * 3)
+
+    finding = only(diagnosis, "suspected_flag")
+    assert finding.certainty is Certainty.SUSPECTED
+    assert "class is not in the log" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(("length", "found"), [(1.04, True), (1.06, False)])
+def test_the_border_of_nothing(length: float, found: bool) -> None:
+    diagnosis = diagnosed(*started(), *[decode(accept=length, rate=0.0)] * 3)
+
+    assert ("suspected_drafter" in rules(diagnosis)) is found
+
+
+def test_the_printed_rate_of_old_versions_is_explained() -> None:
+    finding = only(diagnosed(*[decode(accept=1.0, rate=0.25)] * 2), "rate_misread")
+
+    assert "0.25" in finding.title
+    assert "the share of drafts accepted is 0.00" in finding.evidence[0]
+    assert not finding.is_fault
+
+
+def test_the_rate_of_new_versions_needs_no_word() -> None:
+    assert "rate_misread" not in rules(diagnosed(*started(), *[decode(accept=2.4, rate=0.47)] * 3))
+
+
+def test_a_wide_verification_for_a_short_gain_is_likely_wasted() -> None:
+    diagnosis = diagnosed(decode(accept=2.15, rate=0.13), decode(accept=2.12, rate=0.13))
+
+    finding = only(diagnosis, "wasted_width")
+    assert finding.title == "Each step verifies 16 tokens to keep 2.1"
+    assert "--speculative-num-draft-tokens 4" in finding.next_action
+    assert diagnosis.verdict.startswith("Each step verifies 16 tokens to keep 2.13")
+
+
+def test_four_draft_tokens_are_not_wide() -> None:
+    assert "wasted_width" not in rules(diagnosed(*started(), *[decode(accept=1.5, rate=0.17)] * 3))
+
+
+@pytest.mark.parametrize(("length", "steps", "found"), [(1.6, 3, True), (2.1, 3, False), (1.6, 2, False)])
+def test_a_low_accept_length_is_compared_with_published_ones(length: float, steps: int, found: bool) -> None:
+    args = speculative_args(speculative_num_steps=steps, speculative_num_draft_tokens=steps + 1)
+    diagnosis = diagnosed(*started(args), *[decode(accept=length, rate=(length - 1) / steps)] * 3)
+
+    assert ("low_accept_length" in rules(diagnosis)) is found
+    if found:
+        assert "2.3 to 3.5" in diagnosis.verdict
+        assert only(diagnosis, "low_accept_length").certainty is Certainty.SUSPECTED
+
+
+def test_acceptance_that_falls_with_the_context_is_suspected() -> None:
+    short = [decode(2, accept=2.6, rate=0.53, tokens=1000)] * 5
+    long = [decode(2, accept=1.5, rate=0.17, tokens=9000)] * 5
+    finding = only(diagnosed(*started(), *short, *long), "decays_with_context")
+
+    assert finding.title == "Accept length falls from 2.60 to 1.50 as the context grows"
+    assert finding.evidence == ("2.60 at 0 to 1,024 tokens and 1.50 at 4,096 to 8,192 tokens",)
+
+
+def test_acceptance_that_holds_with_the_context_is_fine() -> None:
+    lines = [decode(2, accept=2.5, rate=0.5, tokens=tokens) for tokens in (1000, 9000) for _ in range(5)]
+
+    assert "decays_with_context" not in rules(diagnosed(*started(), *lines))

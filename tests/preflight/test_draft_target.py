@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+from model_folders import draft_tensors, ones
+
+from workbench.preflight import Severity, check_draft
+
+KIMI = {"architectures": ["KimiK25ForConditionalGeneration"], "num_hidden_layers": 61}
+
+
+def ids(*values: int) -> dict[str, object]:
+    return {"eagle_config": {"eagle_aux_hidden_state_layer_ids": list(values)}}
+
+
+def mapping(bench, config=None, *, target=None, version=None):
+    results = check_draft(bench.draft(config), bench.target(target), sglang_version=version)
+    return {r.rule: r for r in results}
+
+
+def test_vocabularies_must_be_equal(bench):
+    found = bench(target={"vocab_size": 17})
+    assert set(found) == {"vocab-size"}
+    assert found["vocab-size"].severity is Severity.ERROR
+    assert "16 and the target's is 17" in found["vocab-size"].what
+
+
+def test_width_of_another_target(bench):
+    found = bench(target={"hidden_size": 10})
+    assert set(found) == {"target-hidden-size"}
+    assert '"target_hidden_size": 10' in found["target-hidden-size"].next_step
+    assert "3 x 10 values arrive and fc takes 3 x 8" in found["target-hidden-size"].why
+    stated = draft_tensors(fc__weight=ones(8, 36), embed_tokens__weight=ones(16, 8))
+    found = bench({"target_hidden_size": 12}, stated, target={"hidden_size": 10})
+    assert found["target-hidden-size"].where.endswith("target_hidden_size")
+
+
+def test_sizes_of_a_multimodal_target_are_those_of_its_language_part(bench):
+    text = {"hidden_size": 8, "vocab_size": 17, "num_hidden_layers": 9, "rope_theta": 10000.0}
+    found = bench(target={"text_config": text, "vocab_size": 16})
+    assert set(found) == {"vocab-size"}
+
+
+def test_captured_layers_are_shown(bench):
+    shown = mapping(bench)["capture-layers"]
+    assert shown.severity is Severity.NOTE
+    assert shown.what == "ids [1, 3, 5]: the outputs of layers [1, 3, 5] of 9, counted from 0, are captured"
+    # No ids: inputs of layers 2, 9 // 2, 9 - 3, which are the outputs of 1, 3 and 5.
+    default = mapping(bench, {"eagle_config": None})["capture-layers"]
+    assert default.what == "no ids (the default): the outputs of layers [1, 3, 5] of 9, counted from 0, are captured"
+
+
+@pytest.mark.parametrize("wrong", [(1, 3, 8), (1, 3, 20), (-2, 3, 5)])
+def test_layers_that_the_target_does_not_have(bench, wrong):
+    found = bench(ids(*wrong))["capture-range"]
+    assert found.severity is Severity.ERROR
+    assert "1 of the layers" in found.what
+
+
+def test_the_last_captured_layer_that_is_possible(bench):
+    assert bench(ids(1, 3, 7)) == {}
+
+
+def test_final_state_only_for_gpt_oss_since_0_5_17(bench):
+    gpt_oss = {"architectures": ["GptOssForCausalLM"], "num_hidden_layers": 36}
+    final = ids(24, 30, 36)
+    assert bench(final, target=gpt_oss, sglang_version="0.5.17") == {}
+    assert "capture-range" in bench(final, target=gpt_oss, sglang_version="0.5.16")
+    assert "capture-range" in bench(final, target={"num_hidden_layers": 36}, sglang_version="0.5.17")
+
+
+def test_kimi_reads_ids_differently_from_0_5_13_on(bench):
+    # [2, 30, 58]: up to 0.5.12 the inputs of 3, 31, 59; from 0.5.13 those of 2, 30, 58, outputs of 1, 29, 57.
+    for version, outputs in (("0.5.12", "[2, 30, 58]"), ("0.5.13", "[1, 29, 57]")):
+        found = mapping(bench, ids(2, 30, 58), target=KIMI, version=version)
+        assert f"outputs of layers {outputs} of 61" in found["capture-layers"].what
+        by_version = found["capture-by-version"]
+        assert by_version.severity is Severity.WARNING
+        assert "[3, 31, 59] up to SGLang 0.5.12 and of [2, 30, 58] from 0.5.13 on" in by_version.what
+        assert version in by_version.why
+    assert "not known here" in mapping(bench, ids(2, 30, 58), target=KIMI)["capture-by-version"].why
+
+
+def test_kimi_ids_that_start_with_1_mean_the_same_in_every_version(bench):
+    found = mapping(bench, ids(1, 29, 57), target=KIMI, version="0.5.14")
+    assert "capture-by-version" not in found
+    assert "outputs of layers [1, 29, 57] of 61" in found["capture-layers"].what
+
+
+def test_ids_that_count_inputs(bench):
+    found = bench(ids(2, 4, 6))
+    assert set(found) == {"capture-convention"}
+    assert "write [1, 3, 5]" in found["capture-convention"].next_step
+    assert bench(ids(1, 3, 5)) == {}
+
+
+def test_order_of_the_captured_layers(bench):
+    assert bench(ids(5, 3, 1))["capture-order"].severity is Severity.WARNING
+    assert bench(ids(1, 3, 3))["capture-order"].severity is Severity.ERROR
+
+
+def test_targets_that_cannot_hand_out_states(bench):
+    assert bench(target={"architectures": ["NoSuchForCausalLM"]})["target-support"].severity is Severity.WARNING
+    old = bench(ids(1, 29, 57), target=KIMI, sglang_version="0.5.9")["target-support"]
+    assert old.severity is Severity.ERROR
+    assert "0.5.10" in old.next_step
+    assert "target-support" not in bench(ids(1, 29, 57), target=KIMI, sglang_version="0.5.10")

@@ -1,0 +1,90 @@
+"""From one server log to a verdict: is the deployment right, is the drafter right, does speculation pay, what next.
+
+`diagnose` asks each rule of `RULES` in turn. A rule is one small function that yields findings with their evidence;
+their order is the order in which to act, because a later figure means little before an earlier fault is mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from workbench.analysis.diagnosis import (
+    rules_adjusted,
+    rules_baseline,
+    rules_drafter,
+    rules_load,
+    rules_pays,
+    rules_server,
+    rules_setup,
+)
+from workbench.analysis.diagnosis.draft import findings_of_checks
+from workbench.analysis.diagnosis.figures import figures_df, not_known
+from workbench.analysis.diagnosis.model import Certainty, Diagnosis, Finding
+from workbench.analysis.diagnosis.reading import Case, Reading
+from workbench.analysis.diagnosis.text import render_text
+from workbench.analysis.diagnosis.verdict import verdict_of
+from workbench.preflight.result import CheckResult
+from workbench.table.logs import LogSummary
+
+__all__ = ["RULES", "Certainty", "Diagnosis", "Finding", "diagnose", "render_text"]
+
+Rule = Callable[[Case], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    rules_server.server_died,
+    rules_server.no_decode_lines,
+    rules_baseline.unusable_baseline,
+    rules_setup.wrong_flag,
+    rules_setup.wrong_draft_class,
+    rules_setup.draft_checkpoint_faults,
+    rules_drafter.nothing_accepted,
+    rules_setup.dummy_weights,
+    rules_setup.simulated_acceptance,
+    rules_load.graph_off,
+    rules_load.requests_queue,
+    rules_load.retractions,
+    rules_pays.does_it_pay,
+    rules_drafter.wasted_width,
+    rules_drafter.low_accept_length,
+    rules_drafter.decays_with_context,
+    rules_load.unequal_ranks,
+    rules_adjusted.stretched_context,
+    rules_adjusted.inherited_quantization,
+    rules_setup.draft_checkpoint_remarks,
+    rules_adjusted.synchronous_scheduling,
+    rules_baseline.other_backend,
+    rules_baseline.unfair_comparison,
+    rules_setup.lossy_acceptance,
+    rules_adjusted.rewritten_settings,
+    rules_load.speculative_cap_unused,
+    rules_adjusted.adaptive_speculation,
+    rules_adjusted.custom_all_reduce_off,
+    rules_server.failed_requests,
+    rules_drafter.rate_misread,
+    rules_server.vllm_log,
+    rules_pays.no_baseline,
+)
+
+
+def diagnose(
+    log: LogSummary, *, baseline: LogSummary | None = None, draft_checks: Sequence[CheckResult] = ()
+) -> Diagnosis:
+    """The diagnosis of one server log.
+
+    Parameters
+    ----------
+    log
+        The log to judge; a plain server's log is judged as a baseline.
+    baseline
+        The log of the same server without speculation, under the same load.
+    draft_checks
+        What `workbench.preflight` found in the draft checkpoint.
+    """
+    case = Case(Reading(log), None if baseline is None else Reading(baseline), findings_of_checks(draft_checks))
+    findings = tuple(finding for rule in RULES for finding in rule(case))
+    return Diagnosis(
+        verdict=verdict_of(case, findings),
+        findings=findings,
+        figures=figures_df(case),
+        not_known=not_known(case, has_draft_checks=bool(draft_checks)),
+    )

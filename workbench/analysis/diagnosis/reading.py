@@ -1,0 +1,201 @@
+"""What the rules ask of a log: figures derived once from a `LogSummary`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from workbench.analysis.diagnosis.model import Finding
+from workbench.analysis.diagnosis.speeds import LevelSpeed, level_speeds
+from workbench.parse.records import EventKind, LogEvent, LogKind, StartupFacts, WeightBlock
+from workbench.table.logs import LogSummary, log_figures
+
+NOTHING_ACCEPTED = 1.05  # accept length below which a drafter contributes nothing (untrained ones measure 1.02)
+MAX_LEVELS = 3  # loads named in a sentence
+_BATCH_SIZES = re.compile(r"\bbs[= ]\[([\d, ]+)\]")
+_EAGLE3_CLASS = re.compile("eagle3", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One log with the figures that rules share."""
+
+    log: LogSummary
+
+    @property
+    def facts(self) -> StartupFacts:
+        return self.log.facts
+
+    @property
+    def windows(self) -> pd.DataFrame:
+        return self.log.windows
+
+    @property
+    def is_vllm(self) -> bool:
+        return self.log.kind is LogKind.VLLM
+
+    def arg(self, name: str) -> object:
+        """A server argument, ``None`` when unset or not known."""
+        return self.facts.server_args.get(name)
+
+    def int_arg(self, name: str) -> int | None:
+        """A server argument that is a whole number."""
+        value = self.arg(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def events(self, *kinds: EventKind) -> list[LogEvent]:
+        return [event for event in self.log.events if event.kind in kinds]
+
+    def adjustment(self, *wordings: str) -> LogEvent | None:
+        """The first automatic adjustment with one of these wordings."""
+        return next((event for event in self.facts.adjustments if any(word in event.text for word in wordings)), None)
+
+    @cached_property
+    def algorithm(self) -> str | None:
+        value = self.arg("speculative_algorithm")
+        return value.upper() if isinstance(value, str) else None
+
+    @cached_property
+    def draft_weights(self) -> WeightBlock | None:
+        """The second weight block, which is the draft's."""
+        return self.facts.weights[1] if len(self.facts.weights) > 1 else None
+
+    @cached_property
+    def has_eagle3_class(self) -> bool | None:
+        """Whether the draft's class is an EAGLE-3 one; ``None`` when the log does not say."""
+        block = self.draft_weights
+        return None if block is None or block.type is None else bool(_EAGLE3_CLASS.search(block.type))
+
+    @cached_property
+    def is_speculative(self) -> bool | None:
+        if self.accept_length is not None:
+            return True
+        if "speculative_algorithm" in self.facts.server_args:
+            return self.algorithm is not None
+        return False if len(self.windows) else None
+
+    @cached_property
+    def figures(self) -> dict[str, object]:
+        return dict(log_figures(self.windows))
+
+    def figure(self, name: str) -> float | None:
+        value = self.figures.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    @cached_property
+    def accept_length(self) -> float | None:
+        return self.figure("accept_length_log")
+
+    @cached_property
+    def num_accept_lines(self) -> int:
+        return int(self.windows["accept_len"].notna().sum())
+
+    @cached_property
+    def accept_rate(self) -> float | None:
+        """(accept length - 1) / steps; 0 for accept length 1, whatever the steps."""
+        if self.accept_length is None:
+            return None
+        if round(self.accept_length, 2) <= 1.0:
+            return 0.0
+        return (self.accept_length - 1) / self.facts.num_steps if self.facts.num_steps else None
+
+    @cached_property
+    def busy(self) -> pd.DataFrame:
+        """Windows whose speed can be read."""
+        windows = self.windows
+        known = windows["gen_tok_per_s"].gt(0) & windows["running_req"].gt(0).fillna(False).astype(bool)
+        return windows[known & ~windows["idle"].astype(bool)]
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The loads (requests running) that hold most of the decode lines, ascending."""
+        counts = self.busy["running_req"].value_counts()
+        common = counts[counts >= max(1.0, 0.05 * counts.sum())].head(MAX_LEVELS)
+        return tuple(sorted(int(level) for level in common.index))
+
+    def speed_at(self, level: int) -> float | None:
+        """Median speed with ``level`` requests running on each data parallel rank, summed over the ranks."""
+        return self._speeds.get(level)
+
+    def accept_length_at(self, level: int) -> float | None:
+        return self._accept_lengths.get(level)
+
+    @cached_property
+    def _speeds(self) -> dict[int, float]:
+        medians = self.busy.groupby(["running_req", "dp_rank"])["gen_tok_per_s"].median()
+        return _by_level(medians.groupby(level=0).sum())
+
+    @cached_property
+    def _accept_lengths(self) -> dict[int, float]:
+        means = self.windows.groupby("running_req")["accept_len"].mean().dropna()
+        return _by_level(means)
+
+    @cached_property
+    def running_limit(self) -> int | None:
+        return self.facts.max_running_requests or self.int_arg("max_running_requests")
+
+    @cached_property
+    def graph_limit(self) -> int | None:
+        """The largest batch with a CUDA graph, by the server arguments or the capture lines."""
+        stated = self.int_arg("cuda_graph_max_bs_decode") or self.int_arg("cuda_graph_max_bs")
+        if stated:
+            return stated
+        captured = [
+            int(size)
+            for event in self.events(EventKind.GRAPH_CAPTURE)
+            if "draft" not in event.text and "prefill" not in event.text
+            for match in _BATCH_SIZES.findall(event.text)
+            for size in match.split(",")
+            if size.strip()
+        ]
+        return max(captured, default=None)
+
+    @cached_property
+    def graph_on(self) -> pd.Series:
+        """The graph flag of the decode lines that carry one."""
+        return self.windows["cuda_graph"].dropna().astype(bool)
+
+
+def _by_level(values: pd.Series) -> dict[int, float]:
+    return dict(zip(values.index.astype(int).tolist(), values.astype(float).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is being diagnosed. ``draft_findings`` come from the checks of a draft checkpoint."""
+
+    log: Reading
+    baseline: Reading | None = None
+    draft_findings: tuple[Finding, ...] = ()
+
+    @cached_property
+    def is_pair(self) -> bool:
+        """A speculative log with a plain baseline, both with decode lines."""
+        base = self.baseline
+        return (
+            base is not None
+            and bool(self.log.is_speculative)
+            and base.is_speculative is False
+            and bool(len(self.log.busy) and len(base.busy))
+        )
+
+    @cached_property
+    def level_speeds(self) -> tuple[LevelSpeed, ...]:
+        """Both logs at the loads that hold most of this one; empty where they cannot be compared."""
+        if not self.is_pair or self.baseline is None:
+            return ()
+        common = level_speeds(self.log.windows, self.baseline.windows)
+        return tuple(item for item in common if item.level in self.log.levels)
+
+    @cached_property
+    def has_wrong_flag(self) -> bool:
+        """server_args say EAGLE (or NEXTN, which SGLang rewrites to EAGLE), the draft's class is an EAGLE-3 one."""
+        return self.log.algorithm in {"EAGLE", "NEXTN"} and self.log.has_eagle3_class is True
+
+    @cached_property
+    def accepts_nothing(self) -> bool:
+        length = self.log.accept_length
+        return length is not None and length < NOTHING_ACCEPTED

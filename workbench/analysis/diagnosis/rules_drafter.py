@@ -1,0 +1,195 @@
+"""Is the drafter right for this target, and does it use what it drafts?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pandas as pd
+
+from workbench.analysis.diagnosis.model import Certainty, Finding
+from workbench.analysis.diagnosis.reading import Case, Reading
+from workbench.analysis.diagnosis.words import at_line, count
+from workbench.analysis.wording import one_of
+from workbench.parse.records import RateDefinition
+
+PUBLISHED = "2.3 to 3.5"  # accept lengths at 3 steps that published EAGLE-3 drafters reach
+LOW_ACCEPT_LENGTH = 2.0
+WIDE = 8  # draft tokens from which a poor yield is worth a finding
+WASTED = 4  # draft tokens per accepted token
+CONTEXT_EDGES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 30)
+MIN_LINES = 5  # decode lines that an average of a part of the log needs
+_EAGLE_FAMILY = {None, "EAGLE", "EAGLE3", "NEXTN"}
+_CHECK = "workbench check DRAFT_DIR --target TARGET_DIR"
+
+
+def nothing_accepted(case: Case) -> Iterator[Finding]:
+    """Accept length near 1: the flag and the drafter are the suspects, as far as the log leaves them open."""
+    if not case.accepts_nothing or case.has_wrong_flag or _draft_is_broken(case):
+        return
+    if case.log.algorithm != "EAGLE3":
+        yield _suspected_flag(case.log)
+    yield _suspected_drafter(case.log)
+
+
+def _draft_is_broken(case: Case) -> bool:
+    return any(finding.certainty is Certainty.CERTAIN and finding.is_fault for finding in case.draft_findings)
+
+
+def _accept_evidence(log: Reading) -> str:
+    first = log.windows.loc[log.windows["accept_len"].notna(), "line"].iloc[0]
+    return f"accept len {log.accept_length:.2f} over {count(log.num_accept_lines, 'decode line')} (first: line {first})"
+
+
+def _suspected_flag(log: Reading) -> Finding:
+    if log.algorithm is None:
+        open_point = "the log does not show speculative_algorithm (server_args line)"
+        if log.has_eagle3_class:
+            open_point += f", the drafter is {log.draft_weights.type}" if log.draft_weights else ""
+    else:
+        open_point = f"server_args: speculative_algorithm='{log.algorithm}', the drafter's class is not in the log"
+        if log.draft_weights is not None:
+            open_point = f"server_args: speculative_algorithm='{log.algorithm}', drafter {log.draft_weights.type}"
+    return Finding(
+        "suspected_flag",
+        f"Wrong flag, if the drafter is an EAGLE-3 one: nothing is accepted (accept length {log.accept_length:.2f})",
+        Certainty.SUSPECTED,
+        (_accept_evidence(log), open_point),
+        "look at the start command: an EAGLE-3 checkpoint needs --speculative-algorithm EAGLE3; with EAGLE (or "
+        "NEXTN) it starts without an error and accepts nothing",
+        "sglang PR 21272",
+        headline=f"Nothing is accepted: {_nothing(log)}; suspect a wrong flag (an EAGLE-3 drafter needs "
+        "--speculative-algorithm EAGLE3) or a drafter that does not fit, in this order",
+    )
+
+
+def _suspected_drafter(log: Reading) -> Finding:
+    right_flag = log.algorithm == "EAGLE3"
+    return Finding(
+        "suspected_drafter",
+        f"Unfit drafter: nothing is accepted although the flag is right (accept length {log.accept_length:.2f})"
+        if right_flag
+        else f"Unfit drafter, if the flag is right: nothing is accepted (accept length {log.accept_length:.2f})",
+        Certainty.SUSPECTED,
+        (_accept_evidence(log), *_flag_evidence(log)),
+        f"run {_CHECK} (capture layers, d2t table, vocabulary, shapes); if it passes compare training with serving: "
+        "engine and precision of the hidden states (BF16 against a quantized target), chat template, tokenizer",
+        "SpecForge PR 602",
+        headline=f"Nothing is accepted although the flag is right: {_nothing(log)}; the drafter does not fit the "
+        f"target as it is served, so run {_CHECK}",
+    )
+
+
+def _flag_evidence(log: Reading) -> list[str]:
+    if log.algorithm != "EAGLE3":
+        return []
+    kind = f", drafter {log.draft_weights.type}" if log.draft_weights and log.draft_weights.type else ""
+    return [at_line(log.facts.server_args_line, f"server_args: speculative_algorithm='EAGLE3'{kind}")]
+
+
+def _nothing(log: Reading) -> str:
+    drafted = log.facts.draft_tokens_effective
+    width = f" with {drafted} draft tokens" if drafted else ""
+    return f"accept length {log.accept_length:.2f}{width} in {count(log.num_accept_lines, 'decode line')}"
+
+
+def rate_misread(case: Case) -> Iterator[Finding]:
+    """Until 0.5.10 the printed rate counts the bonus token, so that it is above 0 when nothing is accepted."""
+    log = case.log
+    definition = log.facts.rate_definition
+    printed = log.windows["accept_rate_printed"].dropna()
+    old = {RateDefinition.L_OVER_N: "draft tokens", RateDefinition.L_OVER_S_PLUS_1: "(steps + 1)"}
+    if log.is_vllm or printed.empty or definition not in old or log.accept_length is None:
+        return
+    if log.accept_rate is not None:
+        own = f"the share of drafts accepted is {log.accept_rate:.2f}"
+    else:
+        own = f"the share of drafts accepted is {log.accept_length - 1:.2f} / steps, which the log does not state"
+    yield Finding(
+        "rate_misread",
+        f"The printed accept rate {printed.mean():.2f} is accept length / {old[definition]}, not a share of accepted "
+        "drafts",
+        Certainty.CERTAIN,
+        (f"printed as {definition}{_worked(log)}; {own}",),
+        "compare accept lengths; this rate rises when fewer tokens are drafted, even when nothing is gained",
+        "sglang PRs 11572, 13212, 23530",
+        is_fault=False,
+    )
+
+
+def _worked(log: Reading) -> str:
+    drafted, length = log.facts.draft_tokens_effective, log.accept_length
+    if drafted is None or length is None:
+        return ""
+    return f": {length:.2f} / {drafted} = {length / drafted:.2f}"
+
+
+def wasted_width(case: Case) -> Iterator[Finding]:
+    """The target verifies every draft token, and most are thrown away."""
+    log = case.log
+    drafted, length = log.facts.draft_tokens_effective, log.accept_length
+    if drafted is None or length is None or case.has_wrong_flag or case.accepts_nothing:
+        return
+    if drafted < WIDE or drafted < WASTED * length:
+        return
+    fewer = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+    yield Finding(
+        "wasted_width",
+        f"Each step verifies {drafted} tokens to keep {length:.1f}",
+        Certainty.LIKELY,
+        (f"{drafted} draft tokens (root included), {_accept_evidence(log)}",),
+        f"measure {fewer} with nothing else changed: every verified token costs, most of all in a mixture of experts, "
+        "where each one loads experts of its own",
+        headline=f"Each step verifies {drafted} tokens to keep {length:.2f}: measure 4 ({fewer}) before training more",
+    )
+
+
+def low_accept_length(case: Case) -> Iterator[Finding]:
+    """Accepting something, but less than published drafters do with as many steps."""
+    log = case.log
+    length, steps = log.accept_length, log.facts.num_steps
+    chain = steps if steps is not None else (log.facts.draft_tokens_effective or 1) - 1
+    if length is None or chain < 3 or log.algorithm not in _EAGLE_FAMILY or case.has_wrong_flag:
+        return
+    if case.accepts_nothing or length >= LOW_ACCEPT_LENGTH:
+        return
+    given = f"{steps} steps" if steps is not None else f"{log.facts.draft_tokens_effective} draft tokens"
+    yield Finding(
+        "low_accept_length",
+        f"Accept length {length:.2f} at {given} is low",
+        Certainty.SUSPECTED,
+        (_accept_evidence(log), f"published EAGLE-3 drafters reach {PUBLISHED} at 3 steps"),
+        f"rule out a mismatch before collecting data: {_CHECK}, same chat template, precision and engine for hidden "
+        "states as in serving, prompts like those trained on; then train on more data",
+        headline=f"Accept length {length:.2f} at {given} is low (published EAGLE-3 drafters reach {PUBLISHED} at 3 "
+        f"steps): rule out a mismatch with {_CHECK} before training on more data",
+    )
+
+
+def decays_with_context(case: Case) -> Iterator[Finding]:
+    """Accept length by tokens held per running request; a draft trained on short text falls on long text."""
+    by_context = _by_context(case.log.windows)
+    if len(by_context) < 2 or case.has_wrong_flag or case.accepts_nothing:
+        return
+    first, last = by_context.iloc[0], by_context.iloc[-1]
+    if last > 0.8 * first:
+        return
+    yield Finding(
+        "decays_with_context",
+        f"Accept length falls from {first:.2f} to {last:.2f} as the context grows",
+        Certainty.SUSPECTED,
+        (one_of([f"{length:.2f} at {label} tokens" for label, length in by_context.items()]),),
+        "compare with the drafter's max_position_embeddings and rope settings; train on longer text, or serve long "
+        "requests without speculation",
+        "SpecForge 249, sglang 30763",
+    )
+
+
+def _by_context(windows: pd.DataFrame) -> pd.Series:
+    """Mean accept length by context bin, of bins with enough lines; the index names the bin."""
+    known = windows[windows["running_req"].fillna(0) > 0].dropna(subset=["tokens", "accept_len"])
+    context = known["tokens"].astype(float) / known["running_req"].astype(float)
+    labels = [f"{low:,} to {high:,}" for low, high in pairwise(CONTEXT_EDGES)]
+    bins = pd.cut(context, list(CONTEXT_EDGES), labels=labels, right=False)
+    groups = known["accept_len"].groupby(bins, observed=True).agg(["mean", "size"])
+    return groups.loc[groups["size"] >= MIN_LINES, "mean"]

@@ -1,0 +1,43 @@
+"""The one sentence that a reader takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.analysis.diagnosis.model import Finding
+from workbench.analysis.diagnosis.reading import Case, Reading
+from workbench.analysis.diagnosis.words import at_loads, count
+from workbench.analysis.wording import number, one_of
+
+# Findings that answer the question rather than name a fault: without other faults the verdict says so first.
+_ANSWERS = {"does_it_pay", "no_baseline"}
+
+
+def verdict_of(case: Case, findings: Sequence[Finding]) -> str:
+    """The headline of the first finding that has one; of a log without any, what it holds."""
+    lead = next((finding for finding in findings if finding.headline), None)
+    if lead is None:
+        return f"{_state(case.log, findings)}."
+    has_other_faults = any(finding.is_fault and finding.rule != lead.rule for finding in findings)
+    if lead.rule in _ANSWERS and not has_other_faults:
+        return f"No fault found. {lead.headline}."
+    return f"{lead.headline}."
+
+
+def _state(log: Reading, findings: Sequence[Finding]) -> str:
+    faults = sum(finding.is_fault for finding in findings)
+    found = "nothing wrong found" if faults == 0 else f"see {count(faults, 'finding')}"
+    parts = [_graphs(log)]
+    if log.levels:
+        speeds = one_of(number(log.speed_at(level) or 0.0) for level in log.levels)
+        parts.append(f"{speeds} tok/s {at_loads(log.levels)}")
+    role = "Healthy baseline" if faults == 0 else "Baseline"
+    who = f"{role}: no speculation" if log.is_speculative is False else "Speculative server"
+    return f"{who}, {', '.join(parts)}; {found}"
+
+
+def _graphs(log: Reading) -> str:
+    lines = count(len(log.graph_on), "decode line")
+    if not len(log.graph_on):
+        return count(len(log.windows), "decode line")
+    return f"CUDA graphs on in {'all' if log.graph_on.all() else f'{log.graph_on.mean():.0%} of'} {lines}"

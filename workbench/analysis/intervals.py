@@ -1,0 +1,101 @@
+"""Intervals and verdicts of a speedup that was measured request by request.
+
+At concurrency 1 the arms are paired by prompt. A resample draws prompts (the same ones in both arms) and takes the
+ratio of the pooled speeds. Passes differ by more than prompts explain (clocks, other processes, a cold start), so
+every resample is also scaled by ``exp(s t sqrt(1/P + 1/Q))``: P and Q are the passes of the arms, s the pooled
+standard deviation of the log speed of repeated passes in the campaign, t from Student's distribution with the degrees
+of freedom of s. Without any repeated pass there is no verdict.
+
+Above concurrency 1 a pass is one draw: its speed is that of one request times the requests in flight, which takes all
+slots as busy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.analysis.frames import Floats, Row, interval, resample_weights
+from workbench.analysis.pairing import NOT_DECIDABLE
+from workbench.analysis.passes import Arm, PassSpread, largest_difference
+
+MIN_PASSES = 5  # of each arm, above concurrency 1
+
+
+def by_prompts(spec: Arm, base: Arm, spread: PassSpread, n_boot: int, seed: int) -> Row:
+    """Speedup at concurrency 1 of two arms that hold the same prompts."""
+    row = _figures(spec.speed, base.speed, len(spec.prompts), "paired bootstrap over prompts")
+    notes = [f"{len(spec.prompts)} prompts in both arms", *_failures(spec, base)]
+    if len(spec.prompts) < 2:
+        return row | _said(NOT_DECIDABLE, [*notes, "one prompt gives no interval"])
+    ratios = _paired_ratios(spec, base, n_boot, seed)
+    low, high = _ends(ratios)
+    if spread.degrees == 0:
+        notes.append("no arm was measured twice, so drift between passes is unknown: measure the baseline again")
+        return row | {"low": low, "high": high} | _said(NOT_DECIDABLE, notes)
+    notes.append(f"passes of one arm vary by {spread.deviation:.1%} (s.d. of {spread.degrees} repeats)")
+    notes.extend(_drifting(spec, base, high / low - 1))
+    low, high = _ends(ratios * _pass_noise(spec, base, spread, n_boot, seed))
+    row["method"] += ", widened by the spread between passes"
+    return row | {"low": low, "high": high} | _said(_verdict(low, high), notes)
+
+
+def by_passes(spec: Arm, base: Arm, in_flight: float, n_boot: int, seed: int) -> Row:
+    """Speedup above concurrency 1; without `MIN_PASSES` of each arm a figure but no verdict."""
+    speeds = spec.speeds * in_flight, base.speeds * in_flight
+    means = [float(values.mean()) for values in speeds]
+    count = min(len(values) for values in speeds)
+    row = _figures(means[0], means[1], count, "bootstrap over passes, all slots taken as busy")
+    notes = [f"{len(speeds[0])} passes against {len(speeds[1])}", *_failures(spec, base)]
+    if count < MIN_PASSES:
+        return row | _said(NOT_DECIDABLE, [*notes, f"{MIN_PASSES} of each are needed, the arms in turn"])
+    drawn = [
+        resample_weights(len(values), n_boot, seed + place) @ values / len(values)
+        for place, values in enumerate(speeds)
+    ]
+    low, high = _ends(drawn[0] / drawn[1])
+    return row | {"low": low, "high": high} | _said(_verdict(low, high), notes)
+
+
+def _figures(speed: float, base: float, count: int, method: str) -> Row:
+    return {"tok_per_s": speed, "base_tok_per_s": base, "speedup": speed / base, "n": count, "method": method}
+
+
+def _said(verdict: str, notes: list[str]) -> Row:
+    return {"verdict": verdict, "reason": "; ".join(notes)}
+
+
+def _paired_ratios(spec: Arm, base: Arm, n_boot: int, seed: int) -> Floats:
+    """Speedup in each resample of the prompts; passes of a prompt are pooled."""
+    sums = np.stack([spec.tokens.sum(0), spec.seconds.sum(0), base.tokens.sum(0), base.seconds.sum(0)], axis=1)
+    drawn = resample_weights(len(sums), n_boot, seed) @ sums
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((drawn[:, 0] / drawn[:, 1]) / (drawn[:, 2] / drawn[:, 3]), dtype=np.float64)
+
+
+def _pass_noise(spec: Arm, base: Arm, spread: PassSpread, n_boot: int, seed: int) -> Floats:
+    scale = spread.deviation * np.sqrt(1 / len(spec.passes) + 1 / len(base.passes))
+    drawn = np.random.default_rng([seed, 1]).standard_t(spread.degrees, size=n_boot)
+    # With few degrees of freedom t reaches values whose exponential overflows.
+    return np.asarray(np.exp(np.clip(scale * drawn, -50, 50)), dtype=np.float64)
+
+
+def _ends(replicates: Floats) -> tuple[float, float]:
+    low, high = interval(replicates)
+    return float(low), float(high)
+
+
+def _verdict(low: float, high: float) -> str:
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return NOT_DECIDABLE
+    return "win" if low > 1 else "loss" if high < 1 else "noise"
+
+
+def _failures(spec: Arm, base: Arm) -> list[str]:
+    counted = ((spec.failed, "speculative"), (base.failed, "plain"))
+    return [f"{failed} failed requests of the {name} arm left out" for failed, name in counted if failed]
+
+
+def _drifting(spec: Arm, base: Arm, width: float) -> list[str]:
+    """Says so where passes of one arm lie further apart than the interval over prompts is wide."""
+    apart = ((largest_difference(spec), "speculative"), (largest_difference(base), "plain"))
+    return [f"{name} passes lie {value:.0%} apart, more than prompts explain" for value, name in apart if value > width]

@@ -1,0 +1,158 @@
+"""Speedup from two server logs alone: two ways to read a speed, and whether they tell the same.
+
+A decode line tells the tokens and the time since the line before. The **median** line is the speed of steady decoding:
+it hardly sees prefills, cold starts and the beginning of each phase. The **client-like** speed takes all tokens over
+all time of a load, as a client does. Where the two tell different things, neither is the answer.
+
+The client-like speed was chosen for how well it repeats what clients measured. Against nine recorded pairs (three
+servers of SGLang 0.5.14 at concurrency 1, 8 and 32, phases of 0.7 to 6 s) it is within 2 % at concurrency 1; at 8 and
+32 it is 3 to 4 % high for the plain server, 10 % low for one whose phases began with a cold start, and 14 to 20 % high
+for one that spent part of its phases at other loads. The second one's speedup at 8 reads 0.48 where its clients saw
+0.55. Longer phases come out closer: only their ends are uncertain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.frames import Row, records, typed
+
+MIN_WINDOWS = 5  # lines an arm needs at a load
+MARGIN = 1.1  # one pass of one log: nearer to 1 than this says nothing
+# The first line of a phase that took longer than both waited for requests, or for the server to start.
+WAITING_S = 2.0
+WAITING_WINDOWS = 10  # typical lines at that load
+
+_LOG_SPEED = {
+    "running_req": "Int64",
+    "client_speedup": "float64",
+    "median_speedup": "float64",
+    "spec_client_tok_per_s": "float64",
+    "base_client_tok_per_s": "float64",
+    "spec_median_tok_per_s": "float64",
+    "base_median_tok_per_s": "float64",
+    "spec_opening_share": "float64",
+    "base_opening_share": "float64",
+    "num_windows_spec": "Int64",
+    "num_windows_base": "Int64",
+    "decidable": "boolean",
+    "verdict": "str",
+    "reason": "str",
+}
+
+
+def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.DataFrame:
+    """Both speedups at every number of running requests that both logs hold.
+
+    ``*_opening_share`` is the share of the time at that load that the first lines of phases take: prefill, cold starts
+    and the ramp. Speeds are those of one data parallel rank. ``verdict`` is win, loss or not decidable.
+    """
+    spec, base = client_like_df(spec_windows), client_like_df(base_windows)
+    both = spec.merge(base, on="running_req", suffixes=("_spec", "_base")).sort_values("running_req")
+    return typed(_compared(both), _LOG_SPEED)
+
+
+def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
+    """Client-like and median speed of one log by running requests.
+
+    The first line of a phase (``idle`` in the table of windows) is counted unless it took too long (`WAITING_S`). The
+    step counter runs on between phases, so on average half of such a window belongs to the load before it: its
+    tokens are taken at the mean of both loads.
+    """
+    lines = windows.dropna(subset=["running_req", "gen_tok_per_s", "window_tokens"])
+    lines = lines[(lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)].sort_values(["dp_rank", "line"])
+    running = lines["running_req"].astype("float64")
+    opening = lines["idle"].fillna(False).astype(bool)
+    before = lines.groupby("dp_rank")["running_req"].shift().astype("float64").fillna(0.0)
+    tokens = lines["window_tokens"].where(~opening, lines["window_tokens"] * (before + running) / (2 * running))
+    whole_s = lines["window_tokens"] / lines["gen_tok_per_s"]
+    seconds = tokens / lines["gen_tok_per_s"]
+    typical = whole_s.groupby(lines["running_req"]).transform("median")
+    counted = ~(opening & (whole_s > WAITING_S) & (whole_s > WAITING_WINDOWS * typical))
+    parts = pd.DataFrame(
+        {
+            "running_req": lines["running_req"],
+            "tokens": tokens.where(counted, 0.0),
+            "seconds": seconds.where(counted, 0.0),
+            "opening_s": seconds.where(counted & opening, 0.0),
+            "left_out_s": whole_s.where(~counted, 0.0),
+            "speed": lines["gen_tok_per_s"].where(counted),
+            "counted": counted.astype("int64"),
+        }
+    )
+    levels = parts.groupby("running_req").agg(
+        tokens=("tokens", "sum"),
+        seconds=("seconds", "sum"),
+        opening_s=("opening_s", "sum"),
+        left_out_s=("left_out_s", "sum"),
+        median=("speed", "median"),
+        num_windows=("counted", "sum"),
+    )
+    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
+    levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
+    return levels.reset_index()
+
+
+def agreed_verdict(client: float, median: float) -> tuple[str, str]:
+    """Verdict of two speedups of one pass, and the reason: win or loss only where they agree.
+
+    They agree when both lie on the same side of 1, further from it than `MARGIN` and further than from each other
+    (as ratios).
+    """
+    said = f"client {client:.2f}, median window {median:.2f}"
+    if not (client > 0 and median > 0 and math.isfinite(client) and math.isfinite(median)):
+        return "not decidable", "one of the two speeds is not known"
+    logs = math.log(client), math.log(median)
+    nearest, apart = min(abs(value) for value in logs), abs(logs[0] - logs[1])
+    if logs[0] * logs[1] <= 0 or apart >= nearest:
+        if apart < math.log(MARGIN):
+            return "not decidable", f"{said}: too near to 1 for one pass"
+        return "not decidable", f"{said}: they disagree, as cold starts and short phases count for the client only"
+    if nearest < math.log(MARGIN):
+        return "not decidable", f"{said}: too near to 1 for one pass"
+    return ("win" if logs[0] > 0 else "loss"), f"{said}: one pass, both tell the same"
+
+
+def _compared(both: pd.DataFrame) -> Iterator[Row]:
+    for level in records(both):
+        client = level["client_spec"] / level["client_base"]
+        median = level["median_spec"] / level["median_base"]
+        verdict, reason = agreed_verdict(client, median)
+        few = min(level["num_windows_spec"], level["num_windows_base"])
+        if few < MIN_WINDOWS:
+            verdict, reason = "not decidable", f"only {few} decode lines in one arm; {reason}"
+        yield {
+            "running_req": level["running_req"],
+            "client_speedup": client,
+            "median_speedup": median,
+            "spec_client_tok_per_s": level["client_spec"],
+            "base_client_tok_per_s": level["client_base"],
+            "spec_median_tok_per_s": level["median_spec"],
+            "base_median_tok_per_s": level["median_base"],
+            "spec_opening_share": level["opening_share_spec"],
+            "base_opening_share": level["opening_share_base"],
+            "num_windows_spec": level["num_windows_spec"],
+            "num_windows_base": level["num_windows_base"],
+            "decidable": verdict != "not decidable",
+            "verdict": verdict,
+            "reason": reason + _openings(level),
+        }
+
+
+def _openings(level: Row) -> str:
+    """Where the time went that only a client sees."""
+    shares = {arm: level[f"opening_share_{arm}"] for arm in ("spec", "base")}
+    known = {arm: share for arm, share in shares.items() if isinstance(share, float) and np.isfinite(share)}
+    said = ""
+    if any(share >= 0.1 for share in known.values()):
+        names = {"spec": "speculative", "base": "plain"}
+        parts = ", ".join(f"{share:.0%} of the {names[arm]} arm's time" for arm, share in known.items())
+        said += f"; the first lines of phases (prefill, cold start, ramp) take {parts}"
+    left_out = sum(level[f"left_out_s_{arm}"] for arm in ("spec", "base"))
+    if left_out > 0:
+        said += f"; {left_out:.1f} s of waiting or start-up left out"
+    return said

@@ -1,0 +1,143 @@
+"""Which baseline a speculative run is compared with, and the speeds of both arms on one basis."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from workbench.analysis.frames import Row, known, number, records, same_where_known
+
+NOT_DECIDABLE = "not decidable"
+
+# Most telling first: the first of them that no baseline shares names the problem.
+_MUST_MATCH = (
+    ("baseline_group", "in group {}"),
+    ("prompt_set", "with the prompts {}"),
+    ("max_concurrency", "at concurrency {}"),
+)
+_MAY_BE_UNKNOWN = ("ignore_eos", "temperature")
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens a second; ``low`` and ``high`` equal ``value`` unless the source gives a range."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A speculative run and the baselines of the same load; ``problem`` says why there are none or no speeds.
+
+    ``basis`` is "decode" or "output" and the same for both speeds. Several baselines give one pooled speed.
+    """
+
+    run: Row
+    baselines: tuple[Row, ...]
+    basis: str | None = None
+    speed: Speed | None = None
+    base: Speed | None = None
+    problem: str | None = None
+
+    @property
+    def baseline_run_id(self) -> str | None:
+        return str(self.baselines[0]["run_id"]) if self.baselines else None
+
+
+def pair_baselines(runs: pd.DataFrame) -> pd.DataFrame:
+    """The speculative runs with the baseline that each is compared with, and why there is none.
+
+    A baseline shares campaign, group, prompt set and concurrency, and ``ignore_eos`` and temperature where both are
+    known, and its run succeeded. Where several do (measured before and after), ``baseline_run_id`` is the first and
+    ``baseline_run_ids`` has all.
+    """
+    found = list(pairs(runs))
+    paired = runs[runs["role"] == "speculative"].copy()
+    paired["baseline_run_id"] = pd.Series([pair.baseline_run_id for pair in found], index=paired.index, dtype="str")
+    ids = [[str(base["run_id"]) for base in pair.baselines] for pair in found]
+    paired["baseline_run_ids"] = pd.Series(ids, index=paired.index, dtype="object")
+    problems = [None if pair.baselines else pair.problem for pair in found]
+    paired["pairing_problem"] = pd.Series(problems, index=paired.index, dtype="str")
+    return paired
+
+
+def pairs(runs: pd.DataFrame) -> Iterator[Pair]:
+    """Every speculative run, in order, with its baselines and the speeds of both."""
+    baselines: dict[object, list[Row]] = defaultdict(list)
+    speculative: list[Row] = []
+    for run in records(runs):
+        if run["role"] == "speculative":
+            speculative.append(run)
+        else:
+            baselines[run["campaign"]].append(run)
+    for run in speculative:
+        candidates = baselines[run["campaign"]]
+        matching, problem = _matching(run, candidates)
+        yield Pair(run, (), problem=problem) if problem else _with_speeds(run, matching)
+
+
+def _matching(run: Row, candidates: Sequence[Row]) -> tuple[list[Row], str | None]:
+    """Baselines of the run's own load, or what is missing."""
+    left = list(candidates)
+    said = "no baseline"
+    if not left:
+        return [], f"{said} in the campaign"
+    for name, words in _MUST_MATCH:
+        if not known(run[name]):
+            return [], f"{name} of the run is not stated, so no baseline can be matched"
+        said += f" {words.format(run[name])}"
+        left = [base for base in left if known(base[name]) and base[name] == run[name]]
+        if not left:
+            return [], said
+    for name in _MAY_BE_UNKNOWN:
+        left = [base for base in left if same_where_known(base[name], run[name])]
+        if not left:
+            return [], f"{said} and {name} {run[name]}"
+    succeeded = [base for base in left if same_where_known(base["status"], "ok")]
+    return succeeded, None if succeeded else f"{said}: {left[0]['run_id']} is {left[0]['status']}"
+
+
+def _with_speeds(run: Row, baselines: Sequence[Row]) -> Pair:
+    for basis in ("decode", "output"):
+        speed = _speed(run, basis)
+        bases = [(base, value) for base in baselines if (value := _speed(base, basis)) is not None]
+        if speed is not None and bases:
+            return Pair(run, tuple(base for base, _ in bases), basis, speed, _pooled(bases))
+    return Pair(run, tuple(baselines), problem=_no_speed(run, baselines))
+
+
+def _no_speed(run: Row, baselines: Sequence[Row]) -> str:
+    if not any(_speed(run, basis) for basis in ("decode", "output")):
+        status = "" if same_where_known(run["status"], "ok") else f" (the run is {run['status']})"
+        return f"no speed was measured{status}"
+    if not any(_speed(base, basis) for base in baselines for basis in ("decode", "output")):
+        return "the baseline has no speed"
+    return "one arm has only a decode speed, the other only an output speed"
+
+
+def _speed(run: Row, basis: str) -> Speed | None:
+    value = number(run[f"{basis}_tok_per_s"])
+    if value is None or value <= 0:
+        return None
+    if basis == "decode":
+        return Speed(value, value, value)
+    low, high = number(run["output_tok_per_s_low"]), number(run["output_tok_per_s_high"])
+    return Speed(value, value if low is None else low, value if high is None else high)
+
+
+def _pooled(bases: Sequence[tuple[Row, Speed]]) -> Speed:
+    """All tokens over all time where every baseline states its tokens, else the mean."""
+    low, high = min(speed.low for _, speed in bases), max(speed.high for _, speed in bases)
+    tokens = [number(base["completion_tokens"]) or 0.0 for base, _ in bases]
+    if len(bases) == 1 or not all(tokens):
+        value = sum(speed.value for _, speed in bases) / len(bases)
+    else:
+        seconds = sum(count / speed.value for count, (_, speed) in zip(tokens, bases, strict=True))
+        value = sum(tokens) / seconds
+    # Two baselines of one value each are two passes, not a range that a source states.
+    return Speed(value, low, high) if len(bases) == 1 else Speed(value, value, value)

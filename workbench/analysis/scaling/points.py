@@ -1,0 +1,175 @@
+"""One point of the curve per drafter and setting: how much it was trained on, and what it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.frames import Floats, Row, interval, known, records, resample_weights, same_where_known, typed
+
+GROUP = (
+    "target",
+    "recipe",
+    "data_mix",
+    "prompt_set",
+    "num_steps",
+    "eagle_topk",
+    "num_draft_tokens",
+    "temperature",
+    "ignore_eos",
+    "max_new_tokens",
+)
+_TRAINING = ("training_samples", "response_tokens", "optimizer_steps", "epochs", "seed")
+_KEYS = ("campaign", "origin", "drafter", "drafter_target", *GROUP)
+_OWN = {
+    "run_ids": "object",
+    "accept_length": "float64",
+    "low": "float64",
+    "high": "float64",
+    "interval": "str",
+    "n": "Int64",
+    "num_verify_steps": "Int64",
+    "fit_note": "str",
+}
+
+RunKey = tuple[str, str]  # campaign, run_id
+
+
+def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Accept length of every drafter, beside what it was trained on.
+
+    Runs of one drafter and setting whose requests were recorded are pooled (those at the lowest concurrency); a run
+    known only from notes stays a point of its own, since figures without counts cannot be pooled. Forced acceptance is
+    left out.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `GROUP`, what is known of the training, campaign, origin, drafter, drafter_target, label,
+        machine and max_concurrency as in the runs, and: ``run_ids`` (tuple), ``accept_length``, ``low`` and ``high``,
+        ``interval`` (what those two mean), ``n`` (prompts), ``num_verify_steps``, and ``fit_note`` (why the point
+        belongs to no fit; empty if it may).
+    """
+    chosen = runs[(runs["role"] == "speculative") & runs["drafter"].notna() & runs["simulated_accept_length"].isna()]
+    sums = prompt_sums(requests)
+    counted_runs = set(_run_keys(sums))
+    rows: list[Row] = []
+    for _, same in chosen.groupby(list(_KEYS), dropna=False, sort=False):
+        counted = np.array([key in counted_runs for key in _run_keys(same)])
+        if counted.any():
+            concurrency = same["max_concurrency"].where(counted).astype("Float64").fillna(np.inf)
+            rows.append(_pooled_row(same[counted & (concurrency == concurrency[counted].min())], sums, n_boot, seed))
+        rows.extend(_noted_row(run) for run in records(same[~counted]))
+    shared = (*_KEYS, *_TRAINING, "label", "machine", "max_concurrency")
+    points = typed(rows, {name: str(runs[name].dtype) for name in shared} | _OWN)
+    return points.sort_values([*_TRAINING[:2], "drafter"], kind="stable", ignore_index=True)
+
+
+def prompt_sums(requests: pd.DataFrame) -> pd.DataFrame:
+    """Tokens made by verify steps, and the steps, by run and prompt, of the requests that finished.
+
+    From the histograms where every request of the run has one, else completion tokens - 1 (the prefill makes one) and
+    the counted steps. Requests without a prompt index count as prompts of their own, numbered below zero.
+    """
+    rows = requests[requests["ok"].fillna(False).astype(bool)]
+    own = pd.Series(-1.0 - np.arange(len(rows)), index=rows.index)
+    counted = rows[["campaign", "run_id"]].assign(
+        prompt=rows["prompt_index"].astype("Float64").fillna(own).astype("int64"),
+        tokens=[_histogram_sum(histogram, 1) for histogram in rows["steps_histogram"]],
+        steps=[_histogram_sum(histogram, 0) for histogram in rows["steps_histogram"]],
+    )
+    whole = (counted["steps"] > 0).groupby([counted["campaign"], counted["run_id"]]).transform("all")
+    verify_ct = rows["spec_verify_ct"].astype("float64")
+    counted["tokens"] = counted["tokens"].where(whole, rows["completion_tokens"].astype("float64") - 1)
+    counted["steps"] = counted["steps"].where(whole, verify_ct)
+    counted = counted[(counted["steps"] > 0) & counted["tokens"].notna()]
+    return counted.groupby(["campaign", "run_id", "prompt"], as_index=False)[["tokens", "steps"]].sum()
+
+
+def _histogram_sum(histogram: object, bonus: int) -> float:
+    """Verify steps of a histogram (bonus 0), or the tokens they made (bonus 1); NaN without one."""
+    if not isinstance(histogram, list | tuple | np.ndarray):
+        return float("nan")
+    return float(sum((drafts + 1) ** bonus * count for drafts, count in enumerate(histogram)))
+
+
+def resample_prompts(sums: pd.DataFrame, runs: Sequence[Sequence[RunKey]], n_boot: int, seed: int) -> Floats:
+    """Accept length of each list of runs in each resample of the prompts, shape (n_boot, lists).
+
+    All lists see the same resample: they answered the same prompts, so their errors go together.
+    """
+    keys = pd.Series(_run_keys(sums), index=sums.index, dtype=object)
+    held = [sums[keys.isin(own)].groupby("prompt")[["tokens", "steps"]].sum() for own in runs]
+    prompts = sorted({prompt for table in held for prompt in table.index})
+    aligned = [table.reindex(prompts, fill_value=0) for table in held]
+    drawn = resample_weights(len(prompts), n_boot, seed)
+    tokens, steps = (np.column_stack([table[name] for table in aligned]) for name in ("tokens", "steps"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((drawn @ tokens) / (drawn @ steps), dtype=np.float64)
+
+
+def differing(points: pd.DataFrame) -> list[str]:
+    """The settings of `GROUP` in which the points differ; unknown equals unknown."""
+    return [name for name in GROUP if len(points[name].unique()) > 1]
+
+
+def scaling_groups(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The points that may share a curve, each with a name made of what sets the groups apart; most sizes first."""
+    if points.empty:
+        return []
+    apart = differing(points) or ["prompt_set", "num_steps"]
+    groups = [group for _, group in points.groupby(list(GROUP), dropna=False, sort=False)]
+    groups.sort(key=lambda group: -len(group["training_samples"].dropna().unique()))
+    return [(", ".join(_said(name, group[name].iloc[0]) for name in apart), group) for group in groups]
+
+
+def _said(name: str, value: object) -> str:
+    word = {"num_steps": "steps", "eagle_topk": "topk", "ignore_eos": "ignore_eos"}.get(name, name.replace("_", " "))
+    if not known(value):
+        return f"{word} not stated"
+    if name in ("target", "recipe", "data_mix", "prompt_set"):
+        return str(value)
+    return f"{word} {'on' if value else 'off'}" if name == "ignore_eos" else f"{word} {value}"
+
+
+def _run_keys(table: pd.DataFrame) -> list[RunKey]:
+    return list(zip(table["campaign"], table["run_id"], strict=True))
+
+
+def _pooled_row(runs: pd.DataFrame, sums: pd.DataFrame, n_boot: int, seed: int) -> Row:
+    keys = _run_keys(runs)
+    own = sums[[key in keys for key in _run_keys(sums)]]
+    prompts = len(own["prompt"].unique())
+    low, high = interval(resample_prompts(own, [keys], n_boot, seed)[:, 0]) if prompts > 1 else (None, None)
+    first = records(runs)[0]
+    return first | {
+        "run_ids": tuple(run for _, run in keys),
+        "accept_length": own["tokens"].sum() / own["steps"].sum(),
+        "low": low,
+        "high": high,
+        "interval": "95 % over prompts" if prompts > 1 else "",
+        "n": prompts,
+        "num_verify_steps": round(own["steps"].sum()),
+        "fit_note": _fit_note(first),
+    }
+
+
+def _noted_row(run: Row) -> Row:
+    ranged = bool(known(run["accept_length_low"]) and run["accept_length_low"] < run["accept_length_high"])
+    return dict(run) | {
+        "run_ids": (run["run_id"],),
+        "low": run["accept_length_low"] if ranged else None,
+        "high": run["accept_length_high"] if ranged else None,
+        "interval": "range in the source" if ranged else "",
+        "fit_note": _fit_note(run) if known(run["accept_length"]) else "accept length not measured",
+    }
+
+
+def _fit_note(run: Row) -> str:
+    if not same_where_known(run["drafter_target"], run["target"]):
+        return f"made for {run['drafter_target']}, served on {run['target']}"
+    if not known(run["training_samples"]) and not known(run["response_tokens"]):
+        return "training size not stated"
+    return ""

@@ -1,0 +1,155 @@
+"""Does speculation pay: speedup over the baseline with its interval and a verdict, and the checks beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.fairness import fairness_df, same_points_df
+from workbench.analysis.frames import Row, grouped, number, records, typed
+from workbench.analysis.intervals import MIN_PASSES, by_passes, by_prompts
+from workbench.analysis.log_speed import agreed_verdict, log_speed_df
+from workbench.analysis.lossless import losslessness_df
+from workbench.analysis.pairing import NOT_DECIDABLE, Pair, pair_baselines, pairs
+from workbench.analysis.passes import (
+    Arm,
+    PassSpread,
+    Timings,
+    arm_of,
+    common_basis,
+    drift_df,
+    pass_spread,
+    timings_by_run,
+)
+
+__all__ = [
+    "drift_df",
+    "fairness_df",
+    "log_speed_df",
+    "losslessness_df",
+    "pair_baselines",
+    "same_points_df",
+    "speedup_df",
+]
+
+_ONE_ARM = ("campaign", "arm", "baseline_group", "prompt_set", "ignore_eos", "temperature")
+_SPEEDUP = {
+    "campaign": "str",
+    "run_id": "str",
+    "label": "str",
+    "baseline_run_id": "str",
+    "drafter": "str",
+    "num_steps": "Int64",
+    "eagle_topk": "Int64",
+    "num_draft_tokens": "Int64",
+    "prompt_set": "str",
+    "max_concurrency": "Int64",
+    "origin": "str",
+    "basis": "str",
+    "tok_per_s": "float64",
+    "base_tok_per_s": "float64",
+    "speedup": "float64",
+    "low": "float64",
+    "high": "float64",
+    "verdict": "str",
+    "method": "str",
+    "n": "Int64",
+    "reason": "str",
+}
+
+
+def speedup_df(runs: pd.DataFrame, requests: pd.DataFrame, n_boot: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Speedup of every speculative run over its baseline, with a verdict: win, loss, noise or not decidable.
+
+    ``low`` and ``high`` are a 95 % interval where ``method`` names a bootstrap; for two readings of one pass they are
+    the two speedups, for noted figures the range that the source gives. ``n`` counts what was resampled: prompts at
+    concurrency 1, passes of the smaller arm above it. Failed requests are left out and counted in ``reason``.
+    """
+    study = _Study(timings_by_run(requests), n_boot, seed)
+    spreads = _spreads(runs, study)
+    rows: list[Row] = []
+    for pair in pairs(runs):
+        row = {name: pair.run[name] for name in _SPEEDUP if name in pair.run}
+        row |= {"baseline_run_id": pair.baseline_run_id, "basis": pair.basis}
+        row["tok_per_s"] = pair.speed.value if pair.speed else None
+        rows.append(row | _judged(pair, study, spreads.get(pair.run["campaign"], PassSpread(float("nan"), 0))))
+    return typed(rows, _SPEEDUP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Study:
+    timings: Mapping[tuple[str, str], Timings]
+    n_boot: int
+    seed: int
+
+    def of(self, *runs: Row) -> list[Timings]:
+        names = ((run["campaign"], run["run_id"]) for run in runs)
+        return [self.timings[name] for name in names if name in self.timings]
+
+    def arms(self, pair: Pair) -> tuple[Arm, Arm, str] | None:
+        """Both arms over the prompts that they share, and the basis of both speeds."""
+        left, right = self.of(pair.run), self.of(*pair.baselines)
+        basis = common_basis([*left, *right])
+        spec, base = arm_of(left, basis), arm_of(right, basis)
+        if spec is None or base is None:
+            return None
+        shared = np.intersect1d(spec.prompts, base.prompts)
+        spec, base = spec.on(shared), base.on(shared)
+        return None if spec is None or base is None else (spec, base, basis)
+
+
+def _spreads(runs: pd.DataFrame, study: _Study) -> dict[str, PassSpread]:
+    """Spread between passes of each campaign, from every arm at concurrency 1 that was measured more than once."""
+    single = [run for run in records(runs) if run["max_concurrency"] == 1]
+    for run in single:
+        run["arm"] = run["run_id"] if run["role"] == "speculative" else None
+    arms: dict[str, list[Arm]] = {}
+    for members in grouped(single, _ONE_ARM).values():
+        timings = study.of(*members)
+        passes = arm_of(timings, common_basis(timings))
+        if passes is not None:
+            arms.setdefault(members[0]["campaign"], []).append(passes)
+    return {campaign: pass_spread(held) for campaign, held in arms.items()}
+
+
+def _judged(pair: Pair, study: _Study, spread: PassSpread) -> Row:
+    """The best that the data allow: prompts, else passes, else single figures, else what is missing."""
+    found = study.arms(pair) if pair.baselines else None
+    in_flight = number(pair.run["max_concurrency"]) or 1.0
+    if found is not None:
+        spec, base, basis = found
+        if in_flight == 1:
+            return {"basis": basis} | by_prompts(spec, base, spread, study.n_boot, study.seed)
+        enough = min(len(spec.passes), len(base.passes)) >= MIN_PASSES
+        if enough or pair.speed is None:
+            return {"basis": basis} | by_passes(spec, base, in_flight, study.n_boot, study.seed)
+    if pair.speed is None or pair.base is None:
+        return {"verdict": NOT_DECIDABLE, "reason": pair.problem}
+    return _single_figures(pair)
+
+
+def _single_figures(pair: Pair) -> Row:
+    """One figure an arm: a verdict only where the logs' median windows are known too and tell the same."""
+    speed, base = pair.speed, pair.base
+    assert speed is not None and base is not None
+    speedup = speed.value / base.value
+    row: Row = {
+        "base_tok_per_s": base.value,
+        "speedup": speedup,
+        "n": 1,
+        "verdict": NOT_DECIDABLE,
+    }
+    medians = [value for run in pair.baselines if (value := number(run["log_median_tok_per_s"])) is not None]
+    median = number(pair.run["log_median_tok_per_s"])
+    if median is not None and medians:
+        steady = median / (sum(medians) / len(medians))
+        verdict, reason = agreed_verdict(speedup, steady)
+        ends = {"low": min(speedup, steady), "high": max(speedup, steady)}
+        return {**row, **ends, "verdict": verdict, "method": "client's figure and median log window", "reason": reason}
+    row |= {"method": "one figure an arm", "reason": "one figure an arm, no repeats"}
+    if speed.low < speed.high or base.low < base.high:
+        row |= {"low": speed.low / base.high, "high": speed.high / base.low}
+    return row

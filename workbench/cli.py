@@ -1,0 +1,150 @@
+"""The command line: parses and calls, no logic.
+
+Exit codes: 0 success; 1 the command worked and its answer is bad news (a certain fault, a failed check, a report that
+did not finish); 2 wrong usage; 3 input that cannot be used; 4 a notebook failed; 5 something must be installed first;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench import __version__
+from workbench.errors import WorkbenchError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every error of ours becomes a message on standard error."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.call(arguments))
+    except WorkbenchError as error:
+        _complain(f"workbench: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("workbench: interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; point stdout elsewhere so that the interpreter's flush is silent.
+        sys.stdout = None
+        return 0
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+def _diagnose(arguments: argparse.Namespace) -> int:
+    from workbench import diagnose
+
+    outcome = diagnose.diagnose_files(
+        arguments.log, baseline=arguments.baseline, draft=arguments.draft, target=arguments.target
+    )
+    _say(diagnose.render(outcome, colour=sys.stdout.isatty()))
+    if arguments.page is not None:
+        _say(f"page: {diagnose.write_page(outcome, arguments.page)}")
+    return 1 if outcome.diagnosis.certain_fault else 0
+
+
+def _parse(arguments: argparse.Namespace) -> int:
+    from workbench.table.parse_logs import parse_logs
+
+    report = parse_logs(arguments.log, how=arguments.format, out=arguments.out)
+    for line in report.lines:
+        _complain(line)
+    return 0 if report.rows else 3
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from workbench import reports
+
+    if arguments.list:
+        for line in reports.list_campaigns():
+            _say(line)
+        return 0
+    outcome = reports.build(
+        campaigns=arguments.campaign, notebooks=arguments.notebook, workers=arguments.workers, say=_complain
+    )
+    _say(f"{outcome.summary}\n{outcome.index}")
+    return 0 if outcome.all_ok else 1
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from workbench import diagnose
+
+    results = diagnose.check_files(
+        arguments.draft,
+        target=arguments.target,
+        algorithm=arguments.speculative_algorithm,
+        context_length=arguments.context_length,
+        version=arguments.sglang_version,
+        tp_size=arguments.tp_size,
+    )
+    _say(diagnose.render_checks(results))
+    return 1 if any(result.severity == "error" for result in results) else 0
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from workbench import doctor
+
+    _say(doctor.examine())
+    return 0
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="workbench",
+        description="Is this EAGLE-3 deployment right, does speculation pay, and what would make it pay?",
+        epilog="Exit codes: 0 success, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool",
+    )
+    parser.add_argument("--version", action="version", version=f"workbench {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    diagnose = commands.add_parser("diagnose", help="verdict, evidence and next action for one server log")
+    diagnose.add_argument("log", metavar="LOG", help="server log (.gz too, - for standard input)")
+    diagnose.add_argument("--baseline", metavar="LOG", help="log of the same server without speculation")
+    diagnose.add_argument("--draft", type=Path, metavar="DIR", help="draft checkpoint, checked against --target")
+    diagnose.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
+    diagnose.add_argument(
+        "--page", type=Path, nargs="?", const=Path(), metavar="FILE", help="also write a page (default: into reports/)"
+    )
+    diagnose.set_defaults(call=_diagnose)
+
+    parse = commands.add_parser("parse", help="decode lines of any SGLang or vLLM log as a table")
+    parse.add_argument("log", nargs="+", metavar="LOG", help="server log (.gz too, - for standard input)")
+    parse.add_argument("--format", choices=("table", "csv", "parquet", "json"), default="table")
+    parse.add_argument("--out", type=Path, metavar="FILE", help="write here instead of standard output")
+    parse.set_defaults(call=_parse)
+
+    report = commands.add_parser("report", help="build the pages of campaigns and the index")
+    report.add_argument("--campaign", action="append", metavar="NAME", help="only this campaign (may be repeated)")
+    report.add_argument("--notebook", action="append", metavar="NAME", help="only this notebook (may be repeated)")
+    report.add_argument("--workers", type=int, default=2, metavar="N", help="notebooks at a time (default: 2)")
+    report.add_argument("--list", action="store_true", help="list campaigns and notebooks, build nothing")
+    report.set_defaults(call=_report)
+
+    check = commands.add_parser("check", help="check a draft checkpoint against its target before serving it")
+    check.add_argument("draft", type=Path, metavar="DRAFT_DIR")
+    check.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
+    check.add_argument("--speculative-algorithm", metavar="NAME", help="the flag that will be used, such as EAGLE3")
+    check.add_argument("--context-length", type=int, metavar="N", help="context length that will be served")
+    check.add_argument("--sglang-version", metavar="V", help="SGLang version that will serve it")
+    check.add_argument("--tp-size", type=int, metavar="N")
+    check.set_defaults(call=_check)
+
+    doctor = commands.add_parser("doctor", help="what this machine can run, and what is missing")
+    doctor.set_defaults(call=_doctor)
+    return parser

@@ -1,0 +1,55 @@
+"""What this machine can run, and what is missing for the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Something the workbench can do here or not, and what would make it possible."""
+
+    what: str
+    able: bool
+    detail: str
+
+
+def abilities() -> list[Ability]:
+    """Checked without importing anything heavy and without touching a GPU."""
+    python_ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return [
+        Ability("Python 3.11-3.13", python_ok, platform.python_version()),
+        _package("read logs and run folders", "pandas", "pip install -e ."),
+        _package("run notebooks", "papermill", "pip install -e ."),
+        _package("make pages", "nbconvert", "pip install -e ."),
+        _package("explore in JupyterLab", "jupyterlab", "pip install -e ."),
+        _package("serve with SGLang", "sglang", "conda env create -f environment.yml, on the GPU node"),
+        _program("NVIDIA driver", "nvidia-smi", "needed on the GPU node only"),
+        _program("browser tests", "chromium", "apt-get install chromium; needed for development only"),
+    ]
+
+
+def examine() -> str:
+    """The abilities as lines of text."""
+    found = abilities()
+    width = max(len(ability.what) for ability in found)
+    return "\n".join(f"{'yes' if a.able else 'no ':<4} {a.what:<{width}}  {a.detail}" for a in found)
+
+
+def _package(what: str, name: str, remedy: str) -> Ability:
+    if importlib.util.find_spec(name) is None:
+        return Ability(what, False, f"{name} is not installed: {remedy}")
+    try:
+        return Ability(what, True, f"{name} {importlib.metadata.version(name)}")
+    except importlib.metadata.PackageNotFoundError:
+        return Ability(what, True, f"{name} (version unknown)")
+
+
+def _program(what: str, name: str, remedy: str) -> Ability:
+    path = shutil.which(name)
+    return Ability(what, path is not None, path or f"{name} is not on the PATH: {remedy}")

@@ -1,0 +1,137 @@
+"""The index of all pages: made from the summaries beside them, so it can be rebuilt at any time."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from workbench.page import SUMMARY_SUFFIX, Heading, Summary, render_template
+from workbench.paths import slug
+from workbench.store import Problem, write_atomic
+
+INDEX = "index.html"
+SHOWN_PER_GROUP = 12
+LOGS = "Server logs"
+ACROSS = "Across campaigns"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page; ``href`` is relative to the index and quoted."""
+
+    href: str
+    summary: Summary
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The pages on one subject, newest first."""
+
+    name: str
+    id: str
+    shown: tuple[Entry, ...]
+    older: tuple[Entry, ...]
+
+
+def build_index(reports_dir: Path) -> Path:
+    """Write ``reports_dir/index.html``: campaigns and their pages, newest first, and what could not be listed."""
+    reports_dir.mkdir(parents=True, exist_ok=True)
+    entries, problems = _read_entries(reports_dir)
+    groups = _grouped(entries)
+    counts = Counter(str(entry.summary.status) for entry in entries)
+    contents = [Heading(2, group.id, group.name) for group in groups]
+    html = render_template(
+        "index.html.j2",
+        title="Reports",
+        contents=contents + ([Heading(2, "problems", "Not listed above")] if problems else []),
+        groups=groups,
+        problems=problems,
+        total=len(entries),
+        counts={word: counts[word] for word in ("failed", "partial") if counts[word]},
+    )
+    path = reports_dir / INDEX
+    write_atomic(path, html)
+    return path
+
+
+def _read_entries(root: Path) -> tuple[list[Entry], list[Problem]]:
+    entries: list[Entry] = []
+    problems: list[Problem] = []
+    pages, summaries = _scan(root)
+    for name in sorted(summaries):
+        page = name.removesuffix(SUMMARY_SUFFIX) + ".html"
+        if page not in pages:
+            problems.append(Problem(name, "a summary without its page"))
+            continue
+        try:
+            summary = Summary.model_validate_json((root / name).read_bytes())
+            entries.append(Entry(quote(page), summary, _time(summary.finished_at)))
+        except (OSError, ValidationError) as error:
+            problems.append(Problem(name, f"summary cannot be read: {_first_fault(error)}"))
+    listed = {name.removesuffix(SUMMARY_SUFFIX) + ".html" for name in summaries}
+    problems += [Problem(page, "a page without a summary") for page in sorted(pages - listed - {INDEX})]
+    return entries, problems
+
+
+def _scan(root: Path) -> tuple[set[str], set[str]]:
+    """Pages and summaries below ``root``, as relative POSIX paths; hidden folders are left alone."""
+    pages: set[str] = set()
+    summaries: set[str] = set()
+    for folder, subfolders, files in os.walk(root):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        for name in files:
+            relative = (Path(folder) / name).relative_to(root).as_posix()
+            if name.startswith("."):
+                continue
+            if name.endswith(SUMMARY_SUFFIX):
+                summaries.add(relative)
+            elif name.endswith(".html"):
+                pages.add(relative)
+    return pages, summaries
+
+
+def _grouped(entries: list[Entry]) -> list[Group]:
+    """By campaign: newest day first, campaigns before what belongs to none."""
+    by_name: dict[str, list[Entry]] = defaultdict(list)
+    for entry in sorted(entries, key=_place):
+        by_name[_group_name(entry.summary)].append(entry)
+    ordered = sorted(by_name.items(), key=lambda item: (_place(item[1][0])[0], item[0] in (ACROSS, LOGS), item[0]))
+    return [
+        Group(name, f"{slug(name)}-{number}", tuple(members[:SHOWN_PER_GROUP]), tuple(members[SHOWN_PER_GROUP:]))
+        for number, (name, members) in enumerate(ordered, 1)
+    ]
+
+
+def _place(entry: Entry) -> tuple[int, str, float, str]:
+    """Newest day first; within a day, pages that were built together keep the order of their notebooks."""
+    day = -entry.time.toordinal()
+    return day, entry.summary.notebook or "", -entry.time.timestamp(), entry.summary.title
+
+
+def _group_name(summary: Summary) -> str:
+    if summary.campaign:
+        return summary.campaign
+    return LOGS if summary.kind == "diagnosis" else ACROSS
+
+
+def _time(timestamp: str) -> datetime:
+    """The oldest time there is when it cannot be read: such a page is still listed, last."""
+    try:
+        time = datetime.fromisoformat(timestamp)
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    except ValueError:
+        return datetime(1, 1, 2, tzinfo=UTC)
+
+
+def _first_fault(error: OSError | ValidationError) -> str:
+    if isinstance(error, OSError):
+        return str(error.strerror or error)
+    fault = error.errors(include_url=False)[0]
+    return ": ".join([*(str(part) for part in fault["loc"][:1]), fault["msg"]])

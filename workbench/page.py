@@ -1,0 +1,208 @@
+"""The page that reports, diagnoses and the index share: one file, no script, no outside address.
+
+Templates escape everything that is put into them; the Content-Security-Policy of each page is the wall behind that.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import Field
+
+from workbench import __version__
+from workbench.errors import UsageError
+from workbench.paths import reports_dir
+from workbench.provenance import provenance_rows, redact
+from workbench.spec import Frozen, Scalar
+from workbench.store import write_atomic, write_json
+
+if TYPE_CHECKING:
+    from workbench.analysis.diagnosis import Diagnosis
+
+TEMPLATES = Path(__file__).parent / "templates"
+SUMMARY_SUFFIX = ".summary.json"
+# Meta tags cannot forbid a redirect; what is shown is therefore cleaned of <meta> as well.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+class PageStatus(StrEnum):
+    """``partial``: the notebook was stopped, or says that some input could not be used."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
+class Summary(Frozen):
+    """What the index shows of a page; written beside it as ``<page>.summary.json``."""
+
+    kind: Literal["report", "diagnosis"]
+    title: str
+    status: PageStatus
+    finished_at: str
+    reason: str | None = None
+    answer: str | None = None
+    headline: dict[str, Scalar] = Field(default_factory=dict)
+    campaign: str | None = None
+    notebook: str | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that was written. ``images_without_alt`` counts figures that say nothing to a screen reader."""
+
+    path: Path
+    summary: Summary
+    size_bytes: int
+    images_without_alt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """One entry of a page's contents."""
+
+    level: int
+    id: str
+    text: str
+
+
+def render_template(name: str, **values: Any) -> str:
+    """A page from ``templates/pages``; ``title`` and ``contents`` are needed by all of them."""
+    return _environment().get_template(name).render(**values)
+
+
+def write_page(path: Path, html: str, summary: Summary, *, images_without_alt: int = 0) -> Page:
+    """Write a page, then its summary, each atomically."""
+    write_atomic(path, html)
+    write_json(path.with_suffix(SUMMARY_SUFFIX), summary)
+    return Page(path, summary, len(html.encode()), images_without_alt)
+
+
+def index_href(page: Path) -> str | None:
+    """Link from a page below ``reports/`` to the index; ``None`` for a page elsewhere."""
+    try:
+        folder = reports_dir().resolve()
+    except UsageError:
+        return None
+    if not page.resolve().is_relative_to(folder):
+        return None
+    return quote(Path(os.path.relpath(folder / "index.html", page.resolve().parent)).as_posix())
+
+
+def write_diagnosis_page(
+    diagnosis: Diagnosis,
+    page: Path,
+    *,
+    log_name: str,
+    figures: Sequence[tuple[bytes, str, str]] = (),
+    inputs: Sequence[Path] = (),
+    command: Sequence[str] | None = None,
+) -> Page:
+    """Write the diagnosis of one log as a page.
+
+    Parameters
+    ----------
+    figures
+        PNG bytes, alt text and caption of each.
+    inputs, command
+        For the provenance block; see `workbench.provenance.provenance_rows`.
+    """
+    if not all(alt.strip() for _, alt, _ in figures):
+        raise UsageError("a figure without alt text", where=page)
+    log_name = redact(log_name)
+    summary = Summary(
+        kind="diagnosis",
+        title=f"Diagnosis of {log_name}",
+        status=PageStatus.OK,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        answer=diagnosis.verdict,
+    )
+    sections = [
+        Heading(2, "findings", "Findings"),
+        *(Heading(3, f"finding-{k}", finding.title) for k, finding in enumerate(diagnosis.findings, 1)),
+        *([Heading(2, "pictures", "Figures")] if figures else []),
+        *([Heading(2, "numbers", "Key numbers")] if len(diagnosis.figures) else []),
+        *([Heading(2, "not-known", "What this log does not tell")] if diagnosis.not_known else []),
+        Heading(2, "provenance", "Provenance"),
+    ]
+    html = render_template(
+        "diagnosis.html.j2",
+        title=summary.title,
+        contents=sections,
+        summary=summary,
+        diagnosis=diagnosis,
+        index_href=index_href(page),
+        pictures=[{"png": base64.b64encode(png).decode(), "alt": alt, "caption": text} for png, alt, text in figures],
+        rows=_number_rows(diagnosis),
+        provenance=provenance_rows(inputs=inputs, command=command),
+    )
+    return write_page(page, html, summary)
+
+
+def figure_text(value: object) -> str:
+    """A number as it stands in a headline or a table; ``None`` and NaN are "not measured"."""
+    if value is None or value != value:
+        return "not measured"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def _number_rows(diagnosis: Diagnosis) -> list[dict[str, str]]:
+    rows: Sequence[Mapping[Any, Any]] = diagnosis.figures.to_dict("records")
+    return [
+        {
+            "name": _words(row["name"]),
+            "value": _words(row["text"]) or figure_text(row["value"]),
+            "unit": _words(row["unit"]),
+            "source": _words(row["source"]),
+        }
+        for row in rows
+    ]
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else ""  # a missing text is NaN
+
+
+def when(timestamp: str, *, seconds: bool = False) -> str:
+    """An ISO 8601 time as a reader writes it, in UTC; anything else as it is."""
+    try:
+        time = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    utc = time.astimezone(UTC) if time.tzinfo else time
+    return f"{utc.day} {utc:%B %Y, %H:%M:%S} UTC" if seconds else f"{utc.day} {utc:%B %Y, %H:%M} UTC"
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES / "pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (TEMPLATES / "pages" / "style.css").read_text(encoding="utf-8")
+    environment.globals.update(csp=CONTENT_SECURITY_POLICY, css=Markup(style), version=__version__)  # noqa: S704
+    environment.filters.update(figure=figure_text, when=when, first_line=lambda text: text.partition("\n")[0])
+    return environment

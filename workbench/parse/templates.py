@@ -1,0 +1,90 @@
+"""The quick way through a log: lines of a layout that was read once are matched by one expression.
+
+A template only accepts lines that `batch.read_plain_line` reads to the same record (a test compares the two);
+every other line goes there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.parse.batch import DECODE_FIELDS, PREFILL_FIELDS, Value, read_plain_line, to_decimal, to_flag, to_whole
+from workbench.parse.lines import STAMP, TAGS, make_head
+from workbench.parse.records import DecodeRecord, PrefillRecord
+
+_MAX_TEMPLATES = 8
+_VALUES: dict[Callable[[str], Value], tuple[str, Callable[[str], Value]]] = {
+    to_whole: (r"([0-9]{1,18})", int),
+    to_decimal: (r"([0-9]{1,18}\.[0-9]{2})", float),
+    to_flag: (r"(True|False)", "True".__eq__),
+}
+
+
+_OTHER = r"([0-9.]{0,18}[0-9]%?)"  # the value of a key without a field, if it is a number
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    make: Callable[..., DecodeRecord | PrefillRecord]
+    pattern: re.Pattern[str]
+    fields: tuple[tuple[int, str, Callable[[str], Value]], ...]
+    others: tuple[tuple[int, str], ...]
+    layout: tuple[str, ...]
+
+    def read(self, text: str, line: int, offset: int) -> DecodeRecord | PrefillRecord | None:
+        match = self.pattern.fullmatch(text)
+        if match is None:
+            return None
+        values = match.groups()
+        head = make_head(values[0], values[1])
+        fields = {name: convert(values[group]) for group, name, convert in self.fields}
+        extra = {key: values[group] for group, key in self.others}
+        return self.make(line, offset, head.time, head.ranks, extra=extra, layout=self.layout, **fields)
+
+
+class PlainReader:
+    """Reads lines that hold one record and nothing else, and remembers the layouts it met."""
+
+    def __init__(self) -> None:
+        self._templates: list[_Template] = []
+
+    def read(self, text: str, line: int, offset: int) -> DecodeRecord | PrefillRecord | None:
+        for template in self._templates:
+            record = template.read(text, line, offset)
+            if record is not None:
+                return record
+        record = read_plain_line(text, line, offset)
+        if record is not None and len(self._templates) < _MAX_TEMPLATES:
+            self._learn(record)
+        return record
+
+    def _learn(self, record: DecodeRecord | PrefillRecord) -> None:
+        template = _template(record)
+        if template is not None and all(known.layout != template.layout for known in self._templates):
+            self._templates.append(template)
+
+
+def _template(record: DecodeRecord | PrefillRecord) -> _Template | None:
+    """None for a line that was cut, or that has an iteration number or an odd value: those are rare."""
+    decode = isinstance(record, DecodeRecord)
+    known = DECODE_FIELDS if decode else PREFILL_FIELDS
+    mark, *keys, end = record.layout
+    usual = all(key in known or _NUMBER.fullmatch(record.extra.get(key, "")) for key in keys)
+    if record.truncated or end == "?" or not usual or any(key in known for key in record.extra):
+        return None
+    values = [_VALUES[known[key][1]][0] if key in known else _OTHER for key in keys]
+    pairs = ", ".join(f"{re.escape(key)}: {value}" for key, value in zip(keys, values, strict=True))
+    start = rf"\[({STAMP})({TAGS})\] {'Decode' if decode else 'Prefill'} batch{re.escape(mark)} "
+    tail = ", ?" if end == "," else ""
+    return _Template(
+        make=DecodeRecord if decode else PrefillRecord,
+        pattern=re.compile(rf"{start}{pairs}{tail}\r?\n"),
+        fields=tuple((i, known[k][0], _VALUES[known[k][1]][1]) for i, k in enumerate(keys, 2) if k in known),
+        others=tuple((i, key) for i, key in enumerate(keys, 2) if key not in known),
+        layout=record.layout,
+    )
+
+
+_NUMBER = re.compile(_OTHER)

@@ -1,0 +1,118 @@
+"""Speed against requests in flight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from workbench.plot.levels import speed_words
+from workbench.plot.marks import (
+    Label,
+    column,
+    draw_points,
+    label_points,
+    label_right,
+    legend_above,
+    not_measured,
+    notes_below,
+    nothing_to_draw,
+    origin_handles,
+)
+from workbench.plot.names import SETTINGS, row_names, with_series
+from workbench.theme.style import LINES, ROLES, safe_label, themed
+
+_SETTINGS = ("num_steps", *(name for name in SETTINGS if name != "max_concurrency"))
+_MOST_NAMES = 4
+
+
+@themed
+def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
+    """Output speed (log scale) by requests in flight, baselines in ink.
+
+    Points are joined within one drafter (or baseline group) and setting; drafters measured at one concurrency only
+    stand in grey beside each other. Speed is that of the decode phase where it is known, else end to end.
+    """
+    rows = runs.reset_index(drop=True)
+    rows = rows.assign(value=_speed(rows))
+    known = rows[rows["value"].notna() & rows["max_concurrency"].notna()]
+    if known.empty:
+        return nothing_to_draw(ax, "No run has both a speed and a concurrency.")
+    levels = {level: float(place) for place, level in enumerate(sorted(known["max_concurrency"].unique()))}
+    known = _styled(known)
+    lines = known[known.groupby("series")["max_concurrency"].transform("nunique") > 1]
+    lone = ~known["series"].isin(lines["series"]) & (known["role"] != "baseline")
+    known["place"] = known["max_concurrency"].map(levels).astype("float64")
+    known.loc[lone, "place"] += _beside(known.loc[lone, "place"])
+    for (colour, origin), group in known.groupby([known["colour"].mask(lone, ROLES["published"]), "origin"]):
+        low, high = column(group, "output_tok_per_s_low"), column(group, "output_tok_per_s_high")
+        draw_points(ax, group["place"], group["value"], low, high, colour=str(colour), origin=origin)
+    joined = known[~lone & known["series"].isin(lines["series"])]
+    for _, line in joined.groupby("series"):
+        middle = line.groupby("place")["value"].median()
+        ax.plot(middle.index, middle, color=line["colour"].iloc[0], linestyle=line["linestyle"].iloc[0])
+    _axes(ax, known, levels)
+    legend_above(ax, [*_baseline_handle(known), *origin_handles(known["origin"])])
+    left_out = rows[~rows.index.isin(known.index)]
+    names = ", ".join(sorted(set(known.loc[lone, "drafter"].map(safe_label))))
+    alone = f"Grey: measured at one concurrency only ({names})." if names else ""
+    notes_below(ax, alone, not_measured(row_names(left_out), "No speed or no concurrency"))
+    label_right(ax, _labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
+    baselines = known[~lone & ~known.index.isin(joined.index)]
+    label_points(ax, _labels(baselines) if len(baselines) <= _MOST_NAMES else [])
+    return ax
+
+
+def _labels(rows: pd.DataFrame) -> list[Label]:
+    return [
+        Label(row["place"], row["value"], f"{row['series']}\n{speed_words(row['value'])} tok/s", row["colour"])
+        for row in rows.to_dict("records")
+    ]
+
+
+def _styled(known: pd.DataFrame) -> pd.DataFrame:
+    """Series with their styles; baselines count as drafters of their group, in ink."""
+    baseline = known["role"] == "baseline"
+    groups = known["baseline_group"].map(lambda group: "baseline" if group == "default" else f"baseline {group}")
+    named = with_series(known.assign(drafter=known["drafter"].mask(baseline, groups)), _SETTINGS)
+    order = sorted(named.loc[named["role"] == "baseline", "series"].unique())
+    lines = {series: LINES[place % len(LINES)] for place, series in enumerate(order)}
+    ink = named["series"].isin(order)
+    return named.assign(
+        colour=named["colour"].mask(ink, ROLES["baseline"]),
+        linestyle=[lines.get(row["series"], row["linestyle"]) for row in named.to_dict("records")],
+    )
+
+
+def _beside(places: pd.Series) -> pd.Series:
+    """Offsets that put points of one place beside each other."""
+    count = places.groupby(places).transform("size")
+    return (places.groupby(places).cumcount() - (count - 1) / 2) * np.minimum(0.1, 0.6 / count)
+
+
+def _speed(runs: pd.DataFrame) -> pd.Series:
+    if "tok_per_s" in runs:
+        return column(runs, "tok_per_s")
+    return column(runs, "decode_tok_per_s").fillna(column(runs, "output_tok_per_s"))
+
+
+def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
+    ax.set_xticks(list(levels.values()), [str(level) for level in levels])
+    ax.set_xlim(-0.6, len(levels) - 0.4)
+    ax.set_yscale("log")
+    ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
+    ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("requests in flight")
+    ax.set_ylabel("output speed (tok/s, log scale)")
+    ax.grid(False, axis="x")
+
+
+def _baseline_handle(known: pd.DataFrame) -> list[Artist]:
+    if not (known["role"] == "baseline").any():
+        return []
+    return [Line2D([], [], color=ROLES["baseline"], label="baseline, no speculation")]

@@ -1,0 +1,79 @@
+"""Names for the lines, points and rows of a figure: what the table calls them, and what sets them apart in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from workbench.theme.style import LINES, safe_label, series_styles
+
+SETTINGS = (
+    "campaign",
+    "origin",
+    "speculative_algorithm",
+    "prompt_set",
+    "max_concurrency",
+    "ignore_eos",
+    "cuda_graph",
+    "eagle_topk",
+    "baseline_group",
+)
+_SWITCHES = {"cuda_graph": "graphs", "ignore_eos": "ignore_eos"}
+_WORDS = {"num_steps": "steps", "eagle_topk": "topk", "max_concurrency": "concurrency", "baseline_group": "group"}
+
+
+def with_series(df: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
+    """The rows with ``series``, ``colour`` and ``linestyle``, sorted by series.
+
+    A series is a drafter, and those of the settings in which that drafter's rows differ. The colour belongs to the
+    drafter, whatever else is in the table; its series differ in the line.
+    """
+    drafters = df["drafter"].map(lambda name: safe_label(name, 28))
+    styles = series_styles(drafters)
+    named = df.assign(series=_names(df, drafters, settings), colour=[styles[name].colour for name in drafters])
+    lines: dict[str, object] = {}
+    for name, series in zip(drafters, named["series"], strict=True):
+        first = LINES.index(styles[name].linestyle)
+        own = sorted(named.loc[drafters == name, "series"].unique())
+        lines[series] = LINES[(first + own.index(series)) % len(LINES)]
+    return named.assign(linestyle=named["series"].map(lines)).sort_values("series", kind="stable")
+
+
+def row_names(df: pd.DataFrame) -> list[str]:
+    """For each row its label, or run id; rows of one label also name the settings in which they differ."""
+    labels = df["label"].fillna(df["run_id"]) if "label" in df else df["run_id"]
+    return _names(df, labels.map(safe_label), SETTINGS)
+
+
+def _names(df: pd.DataFrame, firsts: pd.Series, settings: Sequence[str]) -> list[str]:
+    names = dict.fromkeys(df.index, "")
+    for first, same in df.groupby(firsts, sort=False):
+        _add_settings(names, str(first), same, [name for name in settings if name in same])
+    return [names[place] for place in df.index]
+
+
+def _add_settings(names: dict[Any, str], name: str, same: pd.DataFrame, settings: Sequence[str]) -> None:
+    """Name the rows ``name``, and after it the first setting in which they differ; then their halves in turn."""
+    apart = next((place for place, setting in enumerate(settings) if _differs(same[setting])), None)
+    if apart is None:
+        names.update(dict.fromkeys(same.index, name))
+        return
+    words = same[settings[apart]].map(lambda value: setting_words(settings[apart], value), na_action=None)
+    for word, part in same.groupby(words.astype("str"), sort=False):
+        _add_settings(names, f"{name}, {word}", part, settings[apart + 1 :])
+
+
+def _differs(values: pd.Series) -> bool:
+    return len({"" if pd.isna(value) else value for value in values}) > 1
+
+
+def setting_words(name: str, value: Any) -> str:
+    """A setting for a label: ``graphs off``, ``concurrency 8``; text settings stand for themselves."""
+    word = _SWITCHES.get(name) or _WORDS.get(name) or name.replace("_", " ")
+    if pd.isna(value):
+        return f"{word} not stated"
+    if name in _SWITCHES:
+        return f"{word} {'on' if value else 'off'}"
+    return f"{word} {value}" if name in _WORDS else safe_label(value, 24)

@@ -1,0 +1,89 @@
+"""How the draft is going to be served: GPUs, quantisation, dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workbench.preflight.case import DraftCase, brief, quantization, size
+from workbench.preflight.result import CheckResult, Severity
+
+_DRAFT_QUANTIZATION_SINCE = "0.5.7"
+
+
+def heads(case: DraftCase) -> Iterator[CheckResult]:
+    tp = case.tp_size
+    if tp is None or tp <= 1:
+        return
+    attention = size(case.config, "num_attention_heads")
+    key_value = size(case.config, "num_key_value_heads") or attention
+    inner = size(case.config, "intermediate_size")
+    faults = []
+    if attention is not None and attention % tp:
+        faults.append(("num_attention_heads", attention))
+    if not case.is_mla and key_value is not None and (key_value % tp if key_value >= tp else tp % key_value):
+        faults.append(("num_key_value_heads", key_value))
+    if inner is not None and inner % tp:
+        faults.append(("intermediate_size", inner))
+    for key, value in faults:
+        yield CheckResult(
+            "tensor-parallel",
+            Severity.ERROR,
+            f"{key} {value} does not divide over {tp} GPUs",
+            case.at(key),
+            "use a tensor-parallel size that divides it: the draft is split like the target",
+            "the server stops with an AssertionError",
+        )
+
+
+def inherited_quantization(case: DraftCase) -> Iterator[CheckResult]:
+    """The draft takes over the target's ``--quantization`` unless told otherwise (SGLang PR 28196)."""
+    own = quantization(case.draft)
+    if own is not None:
+        yield CheckResult(
+            "draft-quantized",
+            Severity.NOTE,
+            f"the draft is quantised ({own}); names and shapes of its projections were not checked",
+            case.at("quantization_config"),
+            "compare its accept length with that of the plain draft",
+        )
+        return
+    method = None if case.target is None else quantization(case.target)
+    if method is not None:
+        yield CheckResult(
+            "quantization",
+            Severity.WARNING,
+            f"the target is quantised ({method}) and the draft is not",
+            case.at("quantization_config"),
+            f"pass --speculative-draft-model-quantization unquant (SGLang {_DRAFT_QUANTIZATION_SINCE} or newer)",
+            "without it the draft inherits --quantization and fails to load, for instance with 'Cannot find the config "
+            f"file for {method}'",
+        )
+
+
+def dtype(case: DraftCase) -> Iterator[CheckResult]:
+    """A draft whose config says float32 or nothing is loaded as float16, and shares a bfloat16 target's embedding."""
+    if case.target is None:
+        return
+    ours, theirs = _served_dtype(case.config), _served_dtype(case.target_config, case.target.config)
+    if ours != theirs:
+        stated = case.config.get("dtype") or case.config.get("torch_dtype")
+        says = f"its config says {brief(stated)}" if stated else "its config states none"
+        yield CheckResult(
+            "dtype",
+            Severity.WARNING,
+            f"the draft would run in {brief(ours)} ({says}) and the target in {brief(theirs)}",
+            case.at("dtype"),
+            f'write "dtype": "{brief(theirs)}" into the draft\'s config, or pass --dtype {brief(theirs)}',
+            "the draft shares the target's embedding, and its states arrive in the target's dtype",
+        )
+
+
+def _served_dtype(*configs: object) -> str:
+    """What ``--dtype auto`` makes of the configs: the first stated one, float32 and unstated become float16."""
+    for config in configs:
+        for key in ("dtype", "torch_dtype"):
+            value = config.get(key) if isinstance(config, dict) else None
+            if isinstance(value, str):
+                name = value.removeprefix("torch.")
+                return "float16" if name in ("float32", "float", "half") else name
+    return "float16"

@@ -1,0 +1,103 @@
+"""Where a page comes from: code version, library versions, input files, command. Unknown stays unknown."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from workbench import __version__
+from workbench.errors import UsageError
+from workbench.paths import project_root
+
+LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
+_HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
+
+
+def provenance_rows(*, inputs: Iterable[Path] = (), command: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """Label and text of each line of a page's provenance block.
+
+    ``inputs`` are files or folders whose contents are hashed; ``command`` defaults to this process's arguments.
+    """
+    rows = [
+        ("Command", redact(shlex.join(command if command is not None else _command_line()))),
+        ("Code", code_version()),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
+    ]
+    return rows + [("Input", f"{redact(str(path))} (SHA-256 {hash_path(path)})") for path in inputs]
+
+
+def code_version() -> str:
+    """Git commit of the project and whether its tracked files were changed since."""
+    sha = _git("rev-parse", "--short=12", "HEAD")
+    if sha is None:
+        return f"workbench {__version__}, commit not known"
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    state = "" if changes == "" else ", with uncommitted changes" if changes else ", changes not known"
+    return f"workbench {__version__}, commit {sha}{state}"
+
+
+def versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def hash_path(path: Path) -> str:
+    """First 16 hex digits of the SHA-256 of a file, or of the names and hashes of all files in a folder."""
+    try:
+        if not path.is_dir():
+            return _hash_file(path)[:16]
+        listing = hashlib.sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            listing.update(f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode())
+        return listing.hexdigest()[:16]
+    except OSError as error:
+        return f"not known: {error.strerror or error}"
+
+
+def redact(text: str) -> str:
+    """Text without this user's folders and without access tokens: pages are made to be passed on."""
+    for folder, short in _private_folders():
+        text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", short, text)
+    return _HUGGING_FACE_TOKEN.sub("hf_***", text)
+
+
+def _private_folders() -> list[tuple[str, str]]:
+    folders: list[tuple[str, str]] = []
+    with contextlib.suppress(UsageError):
+        folders.append((str(project_root()), "."))
+    with contextlib.suppress(RuntimeError):
+        folders.append((str(Path.home()), "~"))
+    return [(folder, short) for folder, short in folders if len(folder) > 1]
+
+
+def _command_line() -> list[str]:
+    program = Path(sys.argv[0] or "python")
+    return ["workbench" if program.stem in ("workbench", "__main__") else program.name, *sys.argv[1:]]
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _git(*arguments: str) -> str | None:
+    """Output of a git command in the project; ``None`` without git, outside a repository, or when it takes long."""
+    try:
+        command = ["git", "-C", str(project_root()), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError, UsageError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,109 @@
+"""What the notebooks display besides figures and tables: answers, findings, campaigns, problems; all of it escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+from markupsafe import Markup
+
+from workbench.analysis.answers import Answer
+from workbench.analysis.diagnosis import Diagnosis, Finding
+from workbench.analysis.scaling import ScalingFit, scaling_sentence
+from workbench.spec import CampaignInfo
+from workbench.store import Problem
+from workbench.theme.show import digits, display_html, heading
+
+
+def answer(said: Answer) -> None:
+    """The page's first sentence."""
+    display_html(Markup('<p class="wb-answer">{}</p>').format(said.sentence), said.sentence)
+
+
+def points(said: Answer) -> None:
+    """What carries the answer, then what to do next."""
+    if not said.points and not said.actions:
+        note("Nothing more follows from the data of this campaign.")
+        return
+    parts = [_list(said.points)]
+    if said.actions:
+        parts.append(
+            Markup('<p class="wb-next"><strong>What to do next</strong></p>') + _list(said.actions, numbered=True)
+        )
+    display_html(Markup("").join(parts), "\n".join((*said.points, *said.actions)))
+
+
+def note(text: str) -> None:
+    """One sentence in place of something that cannot be shown."""
+    display_html(Markup('<p class="wb-empty">{}</p>').format(text), text)
+
+
+def campaign(campaigns: Mapping[str, CampaignInfo]) -> None:
+    """Target, machine, question and notes of each campaign."""
+    for info in campaigns.values():
+        facts = {"Target": info.target, "Machine": info.machine, "Question": info.question, "Source": info.source}
+        rows = [Markup("<dt>{}</dt><dd>{}</dd>").format(name, text) for name, text in facts.items() if text]
+        notes = Markup("<details><summary>Notes</summary>{}</details>").format(_list(info.notes)) if info.notes else ""
+        html = Markup('<p><strong>{}</strong></p><dl class="wb-facts">{}</dl>{}').format(
+            info.title, Markup("").join(rows), notes
+        )
+        display_html(html, f"{info.title}: {info.target} on {info.machine}")
+
+
+def diagnoses(found: Mapping[str, Diagnosis]) -> None:
+    """Each server log's verdict, with its findings folded away unless something is wrong beyond doubt."""
+    if not found:
+        note("No server log of this campaign was kept.")
+    for server, diagnosis in found.items():
+        display_html(_diagnosis(server, diagnosis), f"{server}: {diagnosis.verdict}")
+
+
+def problems(found: Sequence[Problem]) -> None:
+    """Files and lines that could not be read."""
+    if not found:
+        note("Everything in the campaign folder was read.")
+        return
+    said = [f"{problem.where}: {problem.what}" for problem in found]
+    display_html(_list(said), "\n".join(said))
+
+
+def scaling_groups(fits: Mapping[str, ScalingFit]) -> None:
+    """The sentence of each group of drafters that may share a curve."""
+    said = [f"{name}: {scaling_sentence(fit)}" for name, fit in fits.items()]
+    display_html(_list(said), "\n".join(said))
+
+
+def alt(what: str, table: pd.DataFrame, *columns: str) -> str:
+    """Alt text from the data drawn: what it shows, how many rows, and the range of each column."""
+    if table.empty:
+        return f"{what}: nothing was measured."
+    ranges = []
+    for column in columns:
+        values = table[column].dropna().astype(float)
+        if len(values):
+            low, high = digits(values.min()), digits(values.max())
+            ranges.append(f"{heading(column)} {low}" + (f" to {high}" if low != high else ""))
+    return f"{what}: {len(table)} rows; {', '.join(ranges) or 'no figure was measured'}."
+
+
+def _diagnosis(server: str, diagnosis: Diagnosis) -> Markup:
+    findings = Markup("").join(_finding(finding) for finding in diagnosis.findings)
+    opened = Markup(" open") if diagnosis.certain_fault else ""
+    inside = Markup("<details{}><summary>{}</summary>{}</details>").format(
+        opened, f"{len(diagnosis.findings)} findings", findings
+    )
+    return Markup('<section class="wb-diagnosis"><p><strong>{}</strong>: {}</p>{}</section>').format(
+        server, diagnosis.verdict, inside if diagnosis.findings else ""
+    )
+
+
+def _finding(finding: Finding) -> Markup:
+    return Markup(
+        '<div class="wb-finding"><p><span class="wb-certainty">{}</span> {}</p>{}<p>Next: {}</p></div>'
+    ).format(finding.certainty.value, finding.title, _list(finding.evidence), finding.next_action)
+
+
+def _list(items: Iterable[str], *, numbered: bool = False) -> Markup:
+    inside = Markup("").join(Markup("<li>{}</li>").format(item) for item in items)
+    whole = Markup("<ol>{}</ol>") if numbered else Markup("<ul>{}</ul>")
+    return whole.format(inside) if inside else Markup("")

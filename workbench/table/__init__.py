@@ -1,0 +1,197 @@
+"""Run folders and logs to tidy DataFrames with declared columns.
+
+`load_tables` reads whole campaigns; `summarise_log` reads one log. Faults of single files are collected in
+``problems`` and shown, they never stop the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from workbench.errors import InputError
+from workbench.parse.metrics import accept_length_between
+from workbench.paths import reference_points_csv
+from workbench.spec import CampaignInfo
+from workbench.store import Campaign, Problem, RunFolder, read_campaign, read_chunks, read_metrics, read_requests
+from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, TABLES, WINDOWS, Column, describe, frame
+from workbench.table.logs import LogSummary, log_figures, summarise_log
+from workbench.table.requests import request_row
+from workbench.table.runs import run_row
+
+__all__ = ["TABLES", "Column", "LogSummary", "Tables", "describe", "load_tables", "reference_points", "summarise_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Everything that was read of some campaigns. ``logs`` is keyed by (campaign, server_id)."""
+
+    campaigns: Mapping[str, CampaignInfo]
+    runs: pd.DataFrame
+    requests: pd.DataFrame
+    windows: pd.DataFrame
+    drafters: pd.DataFrame
+    offline: pd.DataFrame
+    logs: Mapping[tuple[str, str], LogSummary]
+    problems: tuple[Problem, ...]
+
+
+def load_tables(*folders: Path) -> Tables:
+    """Read campaign folders into tables.
+
+    Raises
+    ------
+    RunFolderError
+        When a folder is no campaign at all.
+    """
+    return tables_of([read_campaign(folder) for folder in folders])
+
+
+def tables_of(campaigns: list[Campaign]) -> Tables:
+    """Tables of campaigns that were read already; of two with one name the first is used, which is reported."""
+    reader = _Reader()
+    named: dict[str, CampaignInfo] = {}
+    for campaign in campaigns:
+        if campaign.info.name in named:
+            reader.problems.append(Problem(str(campaign.path), "a campaign of this name was read already; left out"))
+            continue
+        named[campaign.info.name] = campaign.info
+        reader.read(campaign)
+    windows = [table for table in reader.windows if not table.empty]
+    return Tables(
+        campaigns=named,
+        runs=frame(RUNS, reader.runs),
+        requests=frame(REQUESTS, reader.requests),
+        windows=pd.concat(windows, ignore_index=True) if windows else frame(WINDOWS, []),
+        drafters=frame(DRAFTERS, reader.drafters),
+        offline=frame(OFFLINE, reader.offline),
+        logs=reader.logs,
+        problems=tuple(reader.problems),
+    )
+
+
+def reference_points() -> pd.DataFrame:
+    """Published accept lengths and speedups, each with its source: context for figures, never fitted."""
+    return pd.read_csv(reference_points_csv())
+
+
+class _Reader:
+    """Rows gathered over campaigns; each log file is read once, whatever the number of runs in it."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, object]] = []
+        self.requests: list[dict[str, object]] = []
+        self.windows: list[pd.DataFrame] = []
+        self.drafters: list[dict[str, object]] = []
+        self.offline: list[dict[str, object]] = []
+        self.logs: dict[tuple[str, str], LogSummary] = {}
+        self.problems: list[Problem] = []
+        self._by_file: dict[Path, LogSummary | None] = {}
+
+    def read(self, campaign: Campaign) -> None:
+        self.problems += campaign.problems
+        self._drafters(campaign)
+        drafters = {drafter.name: drafter for drafter in campaign.drafters}
+        for run in campaign.runs:
+            requests = self._requests(campaign, run)
+            log = self._log(campaign, run)
+            own = _own_windows(run, log)
+            if run.spec.drafter and run.spec.drafter not in drafters:
+                self.problems.append(Problem(str(run.path), f"drafter {run.spec.drafter!r} is not in drafters.json"))
+            self.runs.append(
+                run_row(
+                    run,
+                    drafter=drafters.get(run.spec.drafter or ""),
+                    requests=requests,
+                    log=log,
+                    log_row=_log_row(own, log),
+                    accept_length_counters=_counters(run),
+                )
+            )
+            self.requests += requests
+            self.windows.append(own)
+
+    def _drafters(self, campaign: Campaign) -> None:
+        for drafter in campaign.drafters:
+            self.drafters.append(
+                {
+                    "campaign": campaign.info.name,
+                    "drafter": drafter.name,
+                    "drafter_target": drafter.target,
+                    **drafter.model_dump(
+                        include={
+                            "training_samples",
+                            "response_tokens",
+                            "optimizer_steps",
+                            "epochs",
+                            "seed",
+                            "data_mix",
+                            "recipe",
+                            "notes",
+                        }
+                    ),
+                }
+            )
+            self.offline += [
+                {
+                    "campaign": campaign.info.name,
+                    "drafter": drafter.name,
+                    "prompt_set": offline.prompt_set,
+                    "served_as": offline.served_as,
+                    "num_steps": steps,
+                    "accept_length": length,
+                }
+                for offline in drafter.offline
+                for steps, length in offline.accept_length_by_steps.items()
+            ]
+
+    def _requests(self, campaign: Campaign, run: RunFolder) -> list[dict[str, object]]:
+        try:
+            records, problems = read_requests(run)
+        except InputError as error:
+            records, problems = [], [Problem(str(run.path), str(error))]
+        self.problems += problems
+        prompt_set = run.spec.workload.prompt_set
+        return [request_row(campaign.info.name, run.spec.run_id, prompt_set, record) for record in records]
+
+    def _log(self, campaign: Campaign, run: RunFolder) -> LogSummary | None:
+        if run.log is None:
+            return None
+        if run.log not in self._by_file:
+            self._by_file[run.log] = self._summarise(campaign, run, run.log)
+        log = self._by_file[run.log]
+        if log is not None:
+            self.logs[campaign.info.name, run.spec.server_id] = log
+        return log
+
+    def _summarise(self, campaign: Campaign, run: RunFolder, path: Path) -> LogSummary | None:
+        name = f"{campaign.info.name}/{run.spec.server_id}"
+        try:
+            return summarise_log(
+                read_chunks(path), name=name, campaign=campaign.info.name, server_id=run.spec.server_id
+            )
+        except InputError as error:
+            self.problems.append(Problem(str(path), str(error)))
+            return None
+
+
+def _own_windows(run: RunFolder, log: LogSummary | None) -> pd.DataFrame:
+    if log is None:
+        return frame(WINDOWS, [])
+    mine = pd.Series([run.in_spans(offset) for offset in log.windows["offset"]], index=log.windows.index, dtype=bool)
+    return log.windows[mine].assign(run_id=run.spec.run_id)
+
+
+def _log_row(windows: pd.DataFrame, log: LogSummary | None) -> dict[str, object]:
+    if log is None:
+        return {}
+    retractions = sum(event.kind == "retraction" for event in log.events)
+    return {**log_figures(windows), "num_retractions": retractions}
+
+
+def _counters(run: RunFolder) -> float | None:
+    pair = read_metrics(run)
+    return None if pair is None else accept_length_between(*pair)

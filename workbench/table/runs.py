@@ -1,0 +1,189 @@
+"""Run folders to rows: what was asked, what the server used, what came out, each figure from its best source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from workbench.parse.records import RateDefinition, StartupFacts
+from workbench.sglang_rules import effective_shape
+from workbench.spec import Drafter, Range, ReportedFigures
+from workbench.store import RunFolder
+from workbench.table.logs import LogSummary
+from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length
+
+Row = dict[str, object]
+
+
+def run_row(
+    run: RunFolder,
+    *,
+    drafter: Drafter | None,
+    requests: Sequence[Mapping[str, object]],
+    log: LogSummary | None,
+    log_row: Mapping[str, object],
+    accept_length_counters: float | None,
+) -> Row:
+    """One row of the runs table. ``log_row`` holds the figures of this run's own decode windows."""
+    facts = log.facts if log is not None else StartupFacts()
+    row: Row = {**_asked(run), **_training(drafter), **log_row}
+    row |= _server(run, facts, row)
+    row |= _measured(run, requests)
+    row["accept_length_counters"] = accept_length_counters
+    row |= _reported(run.reported, row)
+    row |= _accept_length(row, run.reported)
+    steps, length = row.get("num_steps"), row.get("accept_length")
+    if isinstance(steps, int) and isinstance(length, float):
+        row["accept_rate"] = (length - 1) / steps
+    return row
+
+
+def _asked(run: RunFolder) -> Row:
+    spec, provenance, workload, server = run.spec, run.provenance, run.spec.workload, run.spec.server
+    decode = spec.spec_decode
+    return {
+        "campaign": run.path.parent.name,
+        "run_id": spec.run_id,
+        "server_id": spec.server_id,
+        "label": spec.label or spec.run_id,
+        "role": spec.role,
+        "baseline_group": spec.baseline_group,
+        "origin": provenance.origin.value,
+        "source": provenance.source,
+        "recorded_at": provenance.recorded_at,
+        "status": run.status.status.value,
+        "status_reason": run.status.reason,
+        "engine": spec.engine,
+        "sglang_version": spec.sglang_version or provenance.versions.get("sglang"),
+        "target": spec.target.name,
+        "machine": provenance.machine,
+        "gpu_name": provenance.gpu_name,
+        "gpu_count": provenance.gpu_count,
+        "servers_alive": provenance.servers_alive,
+        "tp_size": server.tp_size,
+        "dp_size": server.dp_size,
+        "drafter": spec.drafter,
+        "speculative_algorithm": decode.speculative_algorithm if decode else None,
+        "asked_num_steps": decode.speculative_num_steps if decode else None,
+        "asked_eagle_topk": decode.speculative_eagle_topk if decode else None,
+        "asked_num_draft_tokens": decode.speculative_num_draft_tokens if decode else None,
+        "simulated_accept_length": decode.simulated_accept_length if decode else None,
+        "prompt_set": workload.prompt_set,
+        "temperature": workload.temperature,
+        "max_new_tokens": workload.max_new_tokens,
+        "ignore_eos": workload.ignore_eos,
+        "max_concurrency": workload.max_concurrency,
+    }
+
+
+def _training(drafter: Drafter | None) -> Row:
+    if drafter is None:
+        return {}
+    return {
+        "drafter_target": drafter.target,
+        "training_samples": drafter.training_samples,
+        "response_tokens": drafter.response_tokens,
+        "optimizer_steps": drafter.optimizer_steps,
+        "epochs": drafter.epochs,
+        "data_mix": drafter.data_mix,
+        "recipe": drafter.recipe,
+        "seed": drafter.seed,
+    }
+
+
+def _server(run: RunFolder, facts: StartupFacts, row: Row) -> Row:
+    """What the server used: the log's word first, else the asked values with the server's own rewrites."""
+    server, decode = run.spec.server, run.spec.spec_decode
+    used: Row = {
+        "max_running_requests": facts.max_running_requests or server.max_running_requests,
+        "max_total_num_tokens": facts.max_total_num_tokens,
+    }
+    if row.get("cuda_graph") is None:
+        used["cuda_graph"] = server.cuda_graph
+    if facts.rate_definition is not RateDefinition.UNKNOWN:
+        used["accept_rate_definition"] = facts.rate_definition.value
+    if decode is None:
+        return used
+    shape = effective_shape(
+        decode.speculative_num_steps,
+        decode.speculative_eagle_topk,
+        decode.speculative_num_draft_tokens,
+        version=run.spec.sglang_version,
+    )
+    used["num_steps"] = facts.num_steps or shape.num_steps
+    used["eagle_topk"] = facts.eagle_topk or shape.eagle_topk
+    used["num_draft_tokens"] = facts.draft_tokens_effective or shape.num_draft_tokens
+    return used
+
+
+def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:
+    if not requests:
+        return {}
+    good = [row for row in requests if row["ok"]]
+    concurrency = run.spec.workload.max_concurrency
+    histograms = [row["steps_histogram"] for row in good if isinstance(row["steps_histogram"], list)]
+    steps = [row["spec_verify_ct"] for row in good if isinstance(row["spec_verify_ct"], int)]
+    return {
+        "num_requests": len(good),
+        "num_failed": len(requests) - len(good),
+        "repeats": len({row["repeat"] for row in requests}),
+        "completion_tokens": sum(t for row in good if isinstance(t := row["completion_tokens"], int)),
+        "spec_verify_ct": sum(steps) if steps else None,
+        "accept_length_requests": pooled_accept_length(good) if run.spec.spec_decode else None,
+        "output_tok_per_s": output_speed(good, concurrency),
+        "decode_tok_per_s": decode_speed(good, concurrency),
+        "steps_histogram": add_histograms(h for h in histograms if isinstance(h, list)) if histograms else None,
+    }
+
+
+def _reported(reported: ReportedFigures | None, row: Row) -> Row:
+    """Reported figures fill what was not measured; they never replace it."""
+    output = reported.output_tok_per_s if reported and row.get("output_tok_per_s") is None else None
+    low, value, high = _spread(output)
+    measured = row.get("output_tok_per_s")
+    filled: Row = {
+        "output_tok_per_s": value if measured is None else measured,
+        "output_tok_per_s_low": low if measured is None else measured,
+        "output_tok_per_s_high": high if measured is None else measured,
+    }
+    if reported is None:
+        return filled
+    if row.get("decode_tok_per_s") is None:
+        filled["decode_tok_per_s"] = _spread(reported.decode_tok_per_s)[1]
+    if row.get("accept_rate_printed") is None:
+        filled["accept_rate_printed"] = _spread(reported.accept_rate_printed)[1]
+    if row.get("peak_queue_req") is None:
+        filled["peak_queue_req"] = reported.queue_req
+    if row.get("completion_tokens") is None:
+        filled["completion_tokens"] = reported.completion_tokens
+    return filled
+
+
+def _accept_length(row: Row, reported: ReportedFigures | None) -> Row:
+    """The pooled accept length from the best source there is; a reported range stays a range."""
+    for source in ("requests", "counters"):
+        value = row.get(f"accept_length_{source}")
+        if isinstance(value, float):
+            return _same(value, source)
+    if reported is not None and reported.accept_length is not None:
+        low, middle, high = _spread(reported.accept_length)
+        return {
+            "accept_length": middle,
+            "accept_length_low": low,
+            "accept_length_high": high,
+            "accept_length_source": "reported",
+        }
+    value = row.get("accept_length_log")
+    return _same(value, "log") if isinstance(value, float) else {}
+
+
+def _same(value: float, source: str) -> Row:
+    return {
+        "accept_length": value,
+        "accept_length_low": value,
+        "accept_length_high": value,
+        "accept_length_source": source,
+    }
+
+
+def _spread(value: Range | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if value is None else (value.low, (value.low + value.high) / 2, value.high)

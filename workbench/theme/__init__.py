@@ -1,0 +1,30 @@
+"""How figures and tables look, and how both are put into a notebook."""
+
+from workbench.theme.show import figure_html, show_figure, show_table, table_html
+from workbench.theme.style import (
+    ORIGINS,
+    ROLES,
+    Mark,
+    SeriesStyle,
+    new_figure,
+    rows_height,
+    safe_label,
+    series_styles,
+    themed,
+)
+
+__all__ = [
+    "ORIGINS",
+    "ROLES",
+    "Mark",
+    "SeriesStyle",
+    "figure_html",
+    "new_figure",
+    "rows_height",
+    "safe_label",
+    "series_styles",
+    "show_figure",
+    "show_table",
+    "table_html",
+    "themed",
+]

@@ -1,0 +1,222 @@
+"""Figures and tables as HTML for notebooks and pages: alt text, captions, downloads; everything escaped.
+
+Pages carry no script and no outside address, so pictures and downloads are ``data:`` URIs.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from workbench.errors import UsageError
+
+DOWNLOAD_LIMIT_BYTES = 200_000
+NOT_MEASURED = "not measured"
+_DPI = 144
+_UNITS = {"_tok_per_s": "tok/s", "_per_s": "1/s", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_gb": "GB"}
+
+Format = str | Callable[[Any], str]
+
+
+def show_figure(
+    fig: Figure, *, alt: str, caption: str, data: pd.DataFrame | None = None, name: str | None = None
+) -> None:
+    """Display a figure once, with alt text, caption and the data behind it as a CSV download.
+
+    Parameters
+    ----------
+    alt
+        What the figure says, for those who cannot see it.
+    data, name
+        The rows that were drawn, and the file name to give them (without ``.csv``).
+    """
+    display_html(figure_html(fig, alt=alt, caption=caption, data=data, name=name), f"{caption}\n[{alt}]")
+
+
+def show_table(
+    df: pd.DataFrame,
+    *,
+    caption: str,
+    columns: Mapping[str, str] | None = None,
+    formats: Mapping[str, Format] | None = None,
+    missing: str = NOT_MEASURED,
+    empty: str = "Nothing to show.",
+    max_rows: int = 40,
+    name: str | None = None,
+) -> None:
+    """Display a table; the arguments are those of `table_html`."""
+    page = table_html(
+        df,
+        caption=caption,
+        columns=columns,
+        formats=formats,
+        missing=missing,
+        empty=empty,
+        max_rows=max_rows,
+        name=name,
+    )
+    display_html(page, f"{caption}\n{df.head(max_rows).to_string(index=False)}" if len(df) else f"{caption}: {empty}")
+
+
+def figure_html(
+    fig: Figure, *, alt: str, caption: str, data: pd.DataFrame | None = None, name: str | None = None
+) -> Markup:
+    """A ``<figure>`` with the picture as PNG; the figure is emptied, so that it cannot be shown twice.
+
+    Raises
+    ------
+    UsageError
+        Without alt text.
+    """
+    if not alt.strip():
+        raise UsageError("a figure needs alt text", where=caption, next_step="say in one sentence what it shows")
+    width = round(fig.get_figwidth() * 96)
+    png = io.BytesIO()
+    fig.savefig(png, format="png", dpi=_DPI, metadata={"Software": None})
+    fig.clear()
+    return Markup(
+        '<figure class="wb-figure"><img src="data:image/png;base64,{png}" alt="{alt}" width="{width}" '
+        'style="max-width:100%;height:auto;background:#fff">'
+        "<figcaption>{caption}{download}</figcaption></figure>"
+    ).format(
+        png=base64.b64encode(png.getvalue()).decode(),
+        alt=" ".join(alt.split()),
+        width=width,
+        caption=caption,
+        download="" if data is None else Markup(" ") + csv_link(data, name or caption),
+    )
+
+
+def table_html(
+    df: pd.DataFrame,
+    *,
+    caption: str,
+    columns: Mapping[str, str] | None = None,
+    formats: Mapping[str, Format] | None = None,
+    missing: str = NOT_MEASURED,
+    empty: str = "Nothing to show.",
+    max_rows: int = 40,
+    name: str | None = None,
+) -> Markup:
+    """A table that scrolls inside its own box, with a CSV download of all rows and columns.
+
+    Parameters
+    ----------
+    columns
+        The columns to show, in order, with their headings; all of them, with headings made from their names, if
+        omitted. The first one heads the rows.
+    formats
+        A format string such as ``"{:.2f}"`` or a function by column; others are shown with sensible digits.
+    missing
+        What stands in for a missing value.
+    empty
+        The sentence that stands in for a table without rows.
+    """
+    if df.empty:
+        return Markup('<p class="wb-empty"><strong>{}.</strong> {}</p>').format(caption.rstrip("."), empty)
+    headings = columns or {str(column): heading(str(column)) for column in df.columns}
+    shown = df.head(max_rows)
+    cells = {column: _cells(shown[column], (formats or {}).get(column), missing) for column in headings}
+    head = Markup("").join(
+        Markup('<th scope="col"{}>{}</th>').format(_align(shown[column]), text) for column, text in headings.items()
+    )
+    body = Markup("\n").join(_row([cells[column][k] for column in headings]) for k in range(len(shown)))
+    return Markup(
+        '<div class="wb-table" role="region" tabindex="0" aria-label="{caption}" style="overflow-x:auto">\n'
+        "<table><caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        '<p class="wb-download-line">{more}{download}</p>'
+    ).format(
+        caption=caption,
+        head=head,
+        body=body,
+        more=f"{len(df) - max_rows:,} more rows in the download. " if len(df) > max_rows else "",
+        download=csv_link(df, name or caption),
+    )
+
+
+def csv_link(df: pd.DataFrame, name: str) -> Markup:
+    """A download of the rows inside the page; a sentence where they would make the page too heavy."""
+    text = _spreadsheet_safe(df).to_csv(index=False).encode()
+    rows = "1 row" if len(df) == 1 else f"{len(df):,} rows"
+    if len(text) > DOWNLOAD_LIMIT_BYTES:
+        return Markup('<span class="wb-download">Data: {}, too large for the page.</span>').format(rows)
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "data"
+    return Markup(
+        '<a class="wb-download" download="{}.csv" href="data:text/csv;charset=utf-8;base64,{}">CSV, {}</a>'
+    ).format(slug, base64.b64encode(text).decode(), rows)
+
+
+def heading(column: str) -> str:
+    """A column name as words, with its unit: ``t_cycle_ms`` becomes ``t cycle (ms)``."""
+    for suffix, unit in _UNITS.items():
+        if column.endswith(suffix):
+            return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
+    return column.replace("_", " ")
+
+
+def digits(value: float) -> str:
+    """A number with the digits that are worth reading."""
+    size = abs(value)
+    if not math.isfinite(value):
+        return "infinite" if value > 0 else "minus infinite"
+    if size >= 100 or value == 0:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
+
+
+def display_html(page: Markup, text: str) -> None:
+    from IPython.display import display  # only a notebook has somewhere to display to
+
+    display({"text/html": str(page), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+
+
+def _row(cells: list[tuple[str, Markup]]) -> Markup:
+    first, *others = cells
+    head = Markup('<th scope="row"{}>{}</th>').format(first[1], first[0])
+    return Markup("<tr>{}{}</tr>").format(
+        head, Markup("").join(Markup("<td{}>{}</td>").format(align, text) for text, align in others)
+    )
+
+
+def _cells(values: pd.Series, form: Format | None, missing: str) -> list[tuple[str, Markup]]:
+    align = _align(values)
+    return [(_text(value, form, missing), align) for value in values.tolist()]
+
+
+def _align(values: pd.Series) -> Markup:
+    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    return Markup(' class="num" style="text-align:right"') if numeric else Markup("")
+
+
+def _text(value: Any, form: Format | None, missing: str) -> str:
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(_text(item, form, missing) for item in value)
+    if value is None or pd.isna(value):
+        return missing
+    if form is not None:
+        return form.format(value) if isinstance(form, str) else form(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return digits(value) if isinstance(value, float) else str(value)
+
+
+def _spreadsheet_safe(df: pd.DataFrame) -> pd.DataFrame:
+    """Text that a spreadsheet would run as a formula gets a leading apostrophe."""
+
+    def safe(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+    texts = [column for column in df.columns if not pd.api.types.is_numeric_dtype(df[column])]
+    return df.assign(**{str(column): df[column].map(safe) for column in texts})
