@@ -1,4 +1,4 @@
-"""Which campaigns there are, and how one is named: by folder, or ``runs/NAME`` where recorded data has that name too."""
+"""Which campaigns there are. One is named by its folder, or ``runs/NAME`` where recorded data has that name too."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="workbench",
         description="Is this EAGLE-3 deployment right, does speculation pay, and what would make it pay?",
-        epilog="Exit codes: 0 success, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool",
+        epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool",
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

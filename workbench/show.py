@@ -10,27 +10,43 @@ from markupsafe import Markup
 from workbench.analysis.answers import Answer
 from workbench.analysis.diagnosis import Diagnosis, Finding
 from workbench.analysis.scaling import ScalingFit, scaling_sentence
+from workbench.analysis.wording import span, times
 from workbench.spec import CampaignInfo
 from workbench.store import Problem
-from workbench.theme.show import digits, display_html, heading
+from workbench.theme.show import digits, display_html, heading, show_table
 
 
 def answer(said: Answer) -> None:
-    """The page's first sentence."""
-    display_html(Markup('<p class="wb-answer">{}</p>').format(said.sentence), said.sentence)
+    """The page's first sentence, and what to do next."""
+    html = Markup('<p class="wb-answer">{}</p>').format(said.sentence)
+    html += Markup("").join(Markup("<p>Next: {}</p>").format(action) for action in said.actions)
+    display_html(html, "\n".join((said.sentence, *(f"Next: {action}" for action in said.actions))))
 
 
 def points(said: Answer) -> None:
-    """What carries the answer, then what to do next."""
-    if not said.points and not said.actions:
+    """The sentences that carry the answer."""
+    if said.points:
+        display_html(_list(said.points), "\n".join(said.points))
+    else:
         note("Nothing more follows from the data of this campaign.")
-        return
-    parts = [_list(said.points)]
-    if said.actions:
-        parts.append(
-            Markup('<p class="wb-next"><strong>What to do next</strong></p>') + _list(said.actions, numbered=True)
-        )
-    display_html(Markup("").join(parts), "\n".join((*said.points, *said.actions)))
+
+
+def headline(table: pd.DataFrame) -> dict[str, str]:
+    """The numbers below the answer, from `cost_df`: best speedup, best accept length, range of break-even."""
+    real = table[table["origin"] != "simulated"]
+    said: dict[str, str] = {}
+    if real["speedup"].notna().any():
+        said["best speedup"] = times(real["speedup"].max())
+    if real["accept_length_high"].notna().any():
+        said["best accept length"] = f"{real['accept_length_high'].max():.2f}"
+    if real["break_even"].notna().any():
+        said["break-even"] = span(real["break_even_low"].min(), real["break_even_high"].max())
+    return said
+
+
+def table(shown: pd.DataFrame, *, caption: str, name: str, empty: str = "Nothing to show.") -> None:
+    """A table with a dash for whatever was not measured or not stated."""
+    show_table(shown, caption=caption, name=name, empty=empty, missing="\N{EN DASH}")
 
 
 def note(text: str) -> None:
@@ -59,9 +75,8 @@ def diagnoses(found: Mapping[str, Diagnosis]) -> None:
 
 
 def problems(found: Sequence[Problem]) -> None:
-    """Files and lines that could not be read."""
+    """Files and lines that could not be read; nothing where all could."""
     if not found:
-        note("Everything in the campaign folder was read.")
         return
     said = [f"{problem.where}: {problem.what}" for problem in found]
     display_html(_list(said), "\n".join(said))
@@ -103,7 +118,6 @@ def _finding(finding: Finding) -> Markup:
     ).format(finding.certainty.value, finding.title, _list(finding.evidence), finding.next_action)
 
 
-def _list(items: Iterable[str], *, numbered: bool = False) -> Markup:
+def _list(items: Iterable[str]) -> Markup:
     inside = Markup("").join(Markup("<li>{}</li>").format(item) for item in items)
-    whole = Markup("<ol>{}</ol>") if numbered else Markup("<ul>{}</ul>")
-    return whole.format(inside) if inside else Markup("")
+    return Markup("<ul>{}</ul>").format(inside) if inside else Markup("")

@@ -37,9 +37,12 @@ def campaign_answer(
     sound = speedups[~speedups["run_id"].isin(_runs_of(tables, faulty))] if faulty else speedups
     missing = answers.never_measured(costs, tables.runs)
     drift = drift_df(tables.runs, tables.requests)
-    named = [f"{server}: {title}" for server, title in faulty.items()]
-    headline = [f"{one_of(named)}."] if named else []
+    # A wrong flag makes every other figure of its server meaningless: it comes first. Other faults are points.
+    flagged = [f"{server}: {title}" for server, title in faulty.items() if title.startswith("Wrong flag")]
+    headline = [f"{one_of(flagged)}."] if flagged else []
+    to_make = [answers.next_run(missing)] if missing else []
     points = keep(
+        *(f"{server}: {title}." for server, title in faulty.items()),
         answers.wrong_flag(tables.runs),
         answers.graphs_off(costs),
         answers.break_even(costs),
@@ -53,7 +56,7 @@ def campaign_answer(
     actions = keep(
         *_next_actions(diagnoses), answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs)
     )
-    return Answer(" ".join([*headline, answers.pays(sound)]), points, actions)
+    return Answer(" ".join([*headline, answers.pays(sound), *to_make]), points, actions)
 
 
 def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:

@@ -11,44 +11,9 @@ from workbench.analysis.answers import offline_against_served
 from workbench.analysis.cost import required_acceptance_df
 from workbench.analysis.frames import most, records
 from workbench.analysis.scaling import ScalingFit, scaling_points_df
-from workbench.analysis.speedup import log_speed_df
+from workbench.analysis.speedup import fairness_df, log_speed_df, losslessness_df
 from workbench.table import LogSummary, Tables
 
-RUN_COLUMNS = [
-    "label",
-    "role",
-    "baseline_group",
-    "drafter",
-    "num_steps",
-    "eagle_topk",
-    "num_draft_tokens",
-    "cuda_graph",
-    "prompt_set",
-    "max_concurrency",
-    "output_tok_per_s",
-    "accept_length",
-    "accept_length_source",
-    "origin",
-    "status",
-]
-COST_COLUMNS = [
-    "label",
-    "num_draft_tokens",
-    "num_steps",
-    "cuda_graph",
-    "max_concurrency",
-    "base_tok_per_s",
-    "tok_per_s",
-    "t_base_ms",
-    "t_cycle_ms_low",
-    "t_cycle_ms_high",
-    "accept_length_low",
-    "accept_length_high",
-    "break_even_low",
-    "break_even_high",
-    "gain_needed",
-    "reason",
-]
 RATE_COLUMNS = [
     "label",
     "num_draft_tokens",
@@ -58,27 +23,151 @@ RATE_COLUMNS = [
     "accept_rate",
     "accept_length",
 ]
-SPEEDUP_COLUMNS = [
+SPEED_COLUMNS = [
     "label",
-    "baseline_run_id",
+    "role",
+    "baseline_group",
     "prompt_set",
     "max_concurrency",
-    "tok_per_s",
-    "base_tok_per_s",
-    "speedup",
-    "low",
-    "high",
-    "verdict",
-    "n",
-    "reason",
+    "output_tok_per_s",
+    "decode_tok_per_s",
+    "log_median_tok_per_s",
+    "origin",
 ]
 _KEYS = ["campaign", "run_id"]
 
 
 def labelled(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """A table keyed by run, with the run's label, drafter, shape and prompts beside it."""
-    described = ["label", "role", "drafter", "num_steps", "num_draft_tokens", "prompt_set", "max_concurrency", "origin"]
+    described = ["label", "role", "drafter", "num_steps", "num_draft_tokens", "prompt_set", "ignore_eos"]
+    described += ["max_concurrency", "origin"]
     return table.merge(runs[_KEYS + [name for name in described if name not in table]], on=_KEYS, how="left")
+
+
+def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of a campaign in a few columns."""
+    shown = runs.assign(
+        graphs=_on_off(runs["cuda_graph"]),
+        length=_spans(runs, "accept_length"),
+        speed=_spans(runs, "output_tok_per_s", 1),
+    )
+    names = {
+        "label": "run",
+        "baseline_group": "group",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "num_draft_tokens": "draft tokens",
+        "graphs": "graphs",
+        "max_concurrency": "at once",
+        "speed": "output tok/s",
+        "length": "accept length",
+        "accept_length_source": "from",
+        "origin": "origin",
+        "status": "status",
+    }
+    return shown[list(names)].rename(columns=names)
+
+
+def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
+    """What a verify cycle costs and what would pay for it, ranges as ranges."""
+    shown = costs.assign(
+        graphs=_on_off(costs["cuda_graph"]),
+        length=_spans(costs, "accept_length"),
+        cycle=_spans(costs, "t_cycle_ms", 1),
+        needed=_spans(costs, "break_even"),
+    )
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "num_draft_tokens": "draft tokens",
+        "num_steps": "steps",
+        "graphs": "graphs",
+        "max_concurrency": "at once",
+        "base_tok_per_s": "baseline tok/s",
+        "tok_per_s": "tok/s",
+        "t_base_ms": "plain step (ms)",
+        "cycle": "verify cycle (ms)",
+        "length": "accept length",
+        "needed": "break-even",
+        "gain_needed": "gain needed",
+        "reason": "note",
+    }
+    return shown[list(names)].rename(columns=names)
+
+
+def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
+    """Speedups with their intervals and verdicts."""
+    interval = [
+        None if row["low"] is None else f"{row['low']:.2f}\N{EN DASH}{row['high']:.2f}" for row in records(speedups)
+    ]
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "tok_per_s": "tok/s",
+        "base_tok_per_s": "baseline tok/s",
+        "speedup": "speedup",
+        "interval": "interval",
+        "verdict": "verdict",
+        "reason": "how sure",
+    }
+    return speedups.assign(interval=pd.Series(interval, index=speedups.index, dtype="str"))[list(names)].rename(
+        columns=names
+    )
+
+
+def fairness_view(tables: Tables) -> pd.DataFrame:
+    """Settings in which runs and their baselines differ, by run."""
+    shown = fairness_df(tables.runs)
+    names = tables.runs.set_index(_KEYS)["label"]
+    run = [names.get((row["campaign"], row["run_id"]), row["run_id"]) for row in records(shown)]
+    columns = ["run", "baseline_run_id", "setting", "speculative", "baseline", "matters", "why"]
+    return shown.assign(run=pd.Series(run, index=shown.index, dtype="str"))[columns].rename(
+        columns={"baseline_run_id": "against"}
+    )
+
+
+def losslessness_view(tables: Tables) -> pd.DataFrame:
+    """Share of prompts with the baseline's text, by run."""
+    return losslessness_df(tables.requests, tables.runs).drop(columns="campaign")
+
+
+def points_view(tables: Tables) -> pd.DataFrame:
+    """The points of the training-size figure in a few columns."""
+    points = scaling_points_df(tables.runs, tables.requests)
+    names = {
+        "drafter": "drafter",
+        "training_samples": "samples",
+        "response_tokens": "response tokens",
+        "optimizer_steps": "optimizer steps",
+        "epochs": "epochs",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "accept_length": "accept length",
+        "low": "low",
+        "high": "high",
+        "n": "n",
+        "origin": "origin",
+    }
+    return points[list(names)].rename(columns=names)
+
+
+def _on_off(values: pd.Series) -> pd.Series:
+    return values.map({True: "on", False: "off"}).astype("str")
+
+
+def _spans(table: pd.DataFrame, column: str, decimals: int = 2) -> pd.Series:
+    """One text a row: the value, or its range where a source gives one."""
+
+    def said(value: float) -> str:
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{decimals}f}"
+
+    ends = zip(table[f"{column}_low"].tolist(), table[f"{column}_high"].tolist(), strict=True)
+    texts = [
+        None if pd.isna(low) else said(low) if said(low) == said(high) else f"{said(low)}\N{EN DASH}{said(high)}"
+        for low, high in ends
+    ]
+    return pd.Series(texts, index=table.index, dtype="str")
 
 
 def longest_log(tables: Tables) -> LogSummary | None:

@@ -31,6 +31,7 @@ from workbench.store import write_json
 
 _REASON_LENGTH = 2_000
 _CHILD = "workbench.notebook.child"
+_clock = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def run_notebook(
     for stale in (output, partial):
         stale.unlink(missing_ok=True)
     _write_status(run)
-    began = time.monotonic()
+    began = _clock()
     try:
         ended = _run_process(run, partial, timeout_s, save_each_cell, stop or threading.Event())
     except KeyboardInterrupt:
@@ -184,7 +185,7 @@ def _inside_notebooks(path: Path) -> Path:
 def _run_process(
     run: NotebookRun, partial: Path, timeout_s: float, save_each_cell: bool, stop: threading.Event
 ) -> _Ended:
-    deadline = time.monotonic() + timeout_s
+    deadline = _clock() + timeout_s
     with tempfile.TemporaryDirectory(prefix="wb-", dir=short_temp(), ignore_cleanup_errors=True) as name:
         scratch = Path(name)
         job = {
@@ -267,7 +268,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float, stop: threading.Eve
             return None
         if stop.is_set():
             return RunState.INTERRUPTED
-        if time.monotonic() > deadline:
+        if _clock() > deadline:
             interrupt_cell(process)
             return RunState.TIMED_OUT
 
@@ -296,7 +297,7 @@ def _finish(run: NotebookRun, partial: Path, began: float, ended: _Ended) -> Not
         status=ended.status,
         reason=ended.reason,
         finished_at=_now(),
-        duration_s=round(time.monotonic() - began, 3),
+        duration_s=round(_clock() - began, 3),
         exit_code=ended.exit_code,
     )
     _write_status(final)

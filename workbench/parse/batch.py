@@ -87,6 +87,7 @@ _PAIR_THEN_TEXT = re.compile(r"([^:]+: \S+)(\s+time: [0-9.]+)?(\s.*)?", re.DOTAL
 _TIME_AFTER = re.compile(r"time: [0-9.]+\s*")  # 0.4.7, prefill side of a disaggregated server
 _TWO_PLACES = re.compile(r"\.[0-9]{2,}\Z")
 _LONGEST_KEY = 80
+_MOST_KEYS = 64
 
 
 def read_plain_line(text: str, line: int, offset: int) -> DecodeRecord | PrefillRecord | None:
@@ -157,7 +158,8 @@ def _read_body(body: str, known: _Fields, closing: frozenset[str]) -> _Body:
     last = items.pop()
     for item in items:
         _add(item, known, found)
-        if found.cut:
+        if found.cut or len(found.keys) > _MOST_KEYS:
+            found.cut = True
             return found
     _add_last(last, known, found, closing)
     found.cut = found.cut or closing.isdisjoint(found.keys)

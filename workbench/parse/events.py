@@ -11,6 +11,8 @@ from workbench.parse.lines import Head
 from workbench.parse.records import EventKind, LogEvent
 
 MAX_TEXT = 2000
+MAX_READ = 4000
+"""Of a longer message only the beginning is looked at, except for server_args."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 # Plain alternatives without groups: the regex engine then skips to possible first letters.
-TRIGGER = re.compile("|".join(sorted({re.escape(text) for rule in _RULES for text in rule.triggers})).encode())
+_TRIGGER_TEXT = re.compile("|".join(sorted({re.escape(text) for rule in _RULES for text in rule.triggers})))
+TRIGGER = re.compile(_TRIGGER_TEXT.pattern.encode())
 
 # What may stand before a message: Docker Compose, Kubernetes, Ray, a bare stamp, a level.
 _PREFIX = re.compile(
@@ -87,12 +90,16 @@ def quotes_requests(message: str) -> bool:
 
 def read_event(message: str, head: Head, line: int, offset: int) -> LogEvent | None:
     """The event of a message (the text after its stamp), None when it says nothing of interest."""
-    message = message[_PREFIX.match(message).end() :]  # type: ignore[union-attr]  # it matches the empty text
+    if _TRIGGER_TEXT.search(message, 0, MAX_READ) is None:
+        return None
+    prefix = _PREFIX.match(message[:MAX_READ])
+    message = message[prefix.end() if prefix is not None else 0 :]
+    beginning = message[:MAX_READ]
     for rule in _RULES:
-        match = rule.pattern.search(message)
+        match = rule.pattern.search(beginning)
         if match is not None:
             fields, cut = _fields(rule.kind, message, match)
-            text = message.strip()[:MAX_TEXT]
+            text = beginning.strip()[:MAX_TEXT]
             return LogEvent(rule.kind, line, offset, head.time, head.ranks, text, fields, truncated=cut)
     return None
 
@@ -119,6 +126,7 @@ def _fields(kind: EventKind, message: str, match: re.Match[str]) -> tuple[dict[s
         return arguments, not whole
     if kind is EventKind.REQUEST_ERROR:
         return {"path": match[1], "status": match[2]}, False
+    message = message[:MAX_READ]
     if kind not in _PAIRED:
         return dict(_numbers(kind, message)), False
     fields = dict(_capture_fields(message)) if kind is EventKind.GRAPH_CAPTURE else {}

@@ -90,7 +90,8 @@ def _pairs(body: str) -> tuple[dict[str, str], bool]:
     """Pairs whose end is certain, as printed, and whether the line was cut. A list keeps its commas."""
     bare = body.rstrip()
     items = bare.split(", ")
-    cut = len(bare) == len(body) or bare.endswith("...")
+    # A space is no end: values have units behind one.
+    cut = not body.endswith(("\n", "\r")) or bare.endswith("...")
     if bare.endswith(","):
         items[-1] = items[-1].removesuffix(",")
     pairs: dict[str, str] = {}

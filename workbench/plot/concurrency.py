@@ -9,18 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from workbench.plot.labels import Label, label_points, label_right
 from workbench.plot.levels import speed_words
 from workbench.plot.marks import (
-    Label,
     column,
     draw_points,
-    label_points,
-    label_right,
     legend_above,
     not_measured,
     notes_below,
     nothing_to_draw,
     origin_handles,
+    run_count,
 )
 from workbench.plot.names import SETTINGS, row_names, with_series
 from workbench.theme.style import LINES, ROLES, safe_label, themed
@@ -59,7 +58,7 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     left_out = rows[~rows.index.isin(known.index)]
     names = ", ".join(sorted(set(known.loc[lone, "drafter"].map(safe_label))))
     alone = f"Grey: measured at one concurrency only ({names})." if names else ""
-    notes_below(ax, alone, not_measured(row_names(left_out), "No speed or no concurrency"))
+    notes_below(ax, run_count(known), alone, not_measured(row_names(left_out), "No speed or no concurrency"))
     label_right(ax, _labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
     baselines = known[~lone & ~known.index.isin(joined.index)]
     label_points(ax, _labels(baselines) if len(baselines) <= _MOST_NAMES else [])

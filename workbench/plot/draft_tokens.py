@@ -10,18 +10,17 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from workbench.plot.labels import Label, label_points, label_right
 from workbench.plot.levels import draw_baselines, one_concurrency
 from workbench.plot.marks import (
-    Label,
     column,
     draw_points,
-    label_points,
-    label_right,
     legend_above,
     not_measured,
     notes_below,
     nothing_to_draw,
     origin_handles,
+    run_count,
 )
 from workbench.plot.names import SETTINGS, row_names, with_series
 from workbench.plot.scaling import ACCEPT_LENGTH
@@ -156,7 +155,7 @@ def _draw_by_tokens(ax: Axes, rows: pd.DataFrame, name: str) -> _Drawn | None:
         _labels(sweeps.sort_values("num_draft_tokens").drop_duplicates("series", keep="last")),
         _labels(known[~grey & ~known["series"].isin(sweeps["series"])]),
         list(zip(ranged["place"], ranged["low"], ranged["high"], strict=True)),
-        f"{words} {not_measured(row_names(rows[column(rows, name).isna()]))}".strip(),
+        " ".join([run_count(known), words, not_measured(row_names(rows[column(rows, name).isna()]))]),
     )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from workbench.plot.marks import Label, level_line
+from workbench.plot.labels import Label
+from workbench.plot.marks import (
+    level_line,
+)
 from workbench.plot.names import setting_words
 from workbench.theme.style import ROLES, safe_label
 

@@ -19,6 +19,7 @@ from workbench.plot.marks import (
     notes_below,
     nothing_to_draw,
     origin_handles,
+    run_count,
 )
 from workbench.plot.names import row_names
 from workbench.theme.style import ROLES, rows_height, themed
@@ -53,7 +54,8 @@ def plot_break_even(costs: pd.DataFrame, *, ax: Axes) -> Axes:
     needed = Line2D([], [], linestyle="none", marker="|", markersize=12, markeredgewidth=2.6, color=ROLES["break-even"])
     needed.set_label("break-even: needed to pay")
     legend_above(ax, [*_measured(rows), needed])
-    notes_below(ax, "x1.20: accept length would have to grow by that factor. Bars are ranges in the source.", more)
+    meaning = "x1.20: accept length would have to grow by that factor. Bars are ranges in the source."
+    notes_below(ax, run_count(costs), meaning, more)
     return ax
 
 

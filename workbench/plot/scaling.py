@@ -15,12 +15,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from workbench.analysis.scaling import ScalingFit
+from workbench.analysis.scaling.points import GROUP
+from workbench.plot.labels import Label, label_points, label_right
 from workbench.plot.marks import (
-    Label,
     column,
     draw_points,
-    label_points,
-    label_right,
     legend_above,
     level_line,
     not_measured,
@@ -31,6 +30,7 @@ from workbench.plot.marks import (
 from workbench.theme.style import ROLES, safe_label, themed
 
 ACCEPT_LENGTH = "accept length\n(tokens per verify step)"
+_MEASURED_ALIKE = [name for name in GROUP if name not in ("recipe", "data_mix")]
 _SIZE_LABELS = {
     "training_samples": "training samples (log scale)",
     "response_tokens": "response tokens trained on (log scale)",
@@ -52,6 +52,7 @@ def plot_accept_length_vs_data(
     share the draft shape of ``points``; trees and other lengths of chain are counted in the note instead.
     """
     x = fit.x if fit is not None else "training_samples"
+    points, apart = _same_setting(points, fit)
     published, published_note = _comparable(reference, points)
     shown = points[points[x].notna() & points["accept_length"].notna()]
     if shown.empty and published.empty:
@@ -65,16 +66,10 @@ def plot_accept_length_vs_data(
         draw_points(ax, column(published, x), lengths, none, none, colour=ROLES["published"], origin="published")
     if fit is not None and len(fit.band):
         handles += _draw_fit(ax, fit)
-    for origin, group in shown.groupby("origin"):
-        draw_points(
-            ax,
-            column(group, x),
-            column(group, "accept_length"),
-            column(group, "low"),
-            column(group, "high"),
-            colour=ROLES["speculative"],
-            origin=origin,
-        )
+    for (colour, origin), group in shown.groupby([_colours(shown, fit), "origin"]):
+        low, high = column(group, "low"), column(group, "high")
+        lengths = column(group, "accept_length")
+        draw_points(ax, column(group, x), lengths, low, high, colour=str(colour), origin=origin)
     ax.set_ylabel(ACCEPT_LENGTH)
     ax.margins(y=0.12)
     levels = []
@@ -83,7 +78,9 @@ def plot_accept_length_vs_data(
         levels = [Label(1, break_even, f"break-even\n{break_even:.2f}", ROLES["break-even"])]
     origins = [*shown["origin"], *(["published"] if len(published) else [])]
     legend_above(ax, [*origin_handles(origins), *handles])
-    notes_below(ax, *_notes(points, shown, x, fit), published_note)
+    if ROLES["published"] in _colours(shown, fit):
+        apart = f"{apart} Grey with a name: another recipe or mix, not fitted."
+    notes_below(ax, *_notes(points, shown, x, fit), apart, published_note)
     label_right(ax, levels)
     bars = shown.dropna(subset=["low", "high"])
     label_points(
@@ -92,6 +89,30 @@ def plot_accept_length_vs_data(
         list(zip(column(bars, x), bars["low"], bars["high"], strict=True)),
     )
     return ax
+
+
+def _same_setting(points: pd.DataFrame, fit: ScalingFit | None) -> tuple[pd.DataFrame, str]:
+    """The points measured like the fitted ones, and the sentence on the others: lengths of other chains mislead."""
+    if fit is None or fit.points.empty:
+        steps = sorted(points["num_steps"].dropna().unique())
+        mixed = f"Points have {steps[0]} to {steps[-1]} draft steps: compare only equal ones." if len(steps) > 1 else ""
+        return points, mixed
+    fitted = fit.points.iloc[0]
+    same = pd.Series(True, index=points.index)
+    for name in _MEASURED_ALIKE:
+        same &= points[name].isna() if pd.isna(fitted[name]) else (points[name] == fitted[name]).fillna(False)
+    others = int((~same).sum())
+    at = f"{safe_label(fitted['prompt_set'])}, {fitted['num_steps']} steps" if pd.notna(fitted["num_steps"]) else ""
+    words = f"{at}; {others} points with other prompts or draft settings are not drawn." if others else f"{at}."
+    return points[same], words if at else ""
+
+
+def _colours(shown: pd.DataFrame, fit: ScalingFit | None) -> list[str]:
+    """The role's colour for points that were fitted, grey for those that only share the setting."""
+    if fit is None or fit.points.empty:
+        return [ROLES["speculative"]] * len(shown)
+    fitted = set(fit.points["run_ids"])
+    return [ROLES["speculative"] if run_ids in fitted else ROLES["published"] for run_ids in shown["run_ids"]]
 
 
 def _one_a_drafter(shown: pd.DataFrame, x: str) -> list[dict[Any, Any]]:

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from workbench.parse.records import EventKind, LogEvent
 from workbench.plot.marks import column, legend_above, nothing_to_draw
@@ -49,7 +50,7 @@ def plot_timeline(windows: pd.DataFrame, *, axes: Sequence[Axes], events: Sequen
         for ax in axes[1:]:
             ax.set_axis_off()
         return axes
-    x = _time(windows)
+    x = _places(windows)
     busy = ~windows["idle"].fillna(False).astype(bool)
     _accept_length(axes[0], windows, x, busy)
     _requests(axes[1], windows, x)
@@ -68,8 +69,13 @@ def _has_time(windows: pd.DataFrame) -> bool:
     return bool(windows["time"].notna().all())
 
 
-def _time(windows: pd.DataFrame) -> pd.Series:
-    return windows["time"] if _has_time(windows) else column(windows, "line")
+def _places(windows: pd.DataFrame) -> pd.Series:
+    """Time of each window; stamps are whole seconds, so the lines of one second are spread over it in their order."""
+    if not _has_time(windows):
+        return column(windows, "line")
+    same = windows.groupby("time")["line"]
+    share = same.cumcount() / same.transform("size")
+    return windows["time"] + pd.to_timedelta(share, unit="s")
 
 
 def _accept_length(ax: Axes, windows: pd.DataFrame, x: pd.Series, busy: pd.Series) -> None:
@@ -79,7 +85,7 @@ def _accept_length(ax: Axes, windows: pd.DataFrame, x: pd.Series, busy: pd.Serie
         _say(ax, "not in this log: no speculation")
         return
     _dots(ax, x, values, busy)
-    ax.set_ylim(bottom=min(0.9, float(values.min())))
+    ax.set_ylim(min(0.9, values.min()), values.max() + 0.15 * max(values.max() - 1, 0.5))
 
 
 def _requests(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
@@ -87,15 +93,21 @@ def _requests(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
     ax.set_ylabel("requests")
     ax.step(x, running, where="post", color=ROLES["speculative"], label="running")
     ax.step(x, queued, where="post", color=ROLES["break-even"], linestyle="--", label="queued")
-    ax.set_ylim(bottom=0)
+    _from_zero(ax, pd.concat([running, queued]), 1.5)
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     ax.legend(loc="upper left", ncols=2)
-    ax.margins(y=0.35)
 
 
 def _speed(ax: Axes, windows: pd.DataFrame, x: pd.Series, busy: pd.Series) -> None:
     ax.set_ylabel("tok/s")
     _dots(ax, x, column(windows, "gen_tok_per_s"), busy)
-    ax.set_ylim(bottom=0)
+    _from_zero(ax, column(windows, "gen_tok_per_s"), 1.15)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def _from_zero(ax: Axes, values: pd.Series, room: float) -> None:
+    highest = float(values.max())
+    ax.set_ylim(0, highest * room if highest > 0 else 1)
 
 
 def _graphs(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
@@ -117,7 +129,6 @@ def _graphs(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
 def _dots(ax: Axes, x: pd.Series, values: pd.Series, busy: pd.Series) -> None:
     ax.plot(x[busy], values[busy], ".", color=ROLES["speculative"], markersize=6)
     ax.plot(x[~busy], values[~busy], "o", fillstyle="none", color=ROLES["missing"], markersize=6)
-    ax.margins(y=0.15)
 
 
 def _say(ax: Axes, sentence: str) -> None:
@@ -146,7 +157,12 @@ def _time_axis(ax: Axes, windows: pd.DataFrame) -> None:
     if not _has_time(windows):
         ax.set_xlabel("line of the log (it has no time stamps)")
         return
+    first, last = windows["time"].min(), windows["time"].max()
     locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    ax.set_xlabel("server's local time")
+    if first.date() == last.date():
+        ax.xaxis.set_major_formatter(DateFormatter("%H:%M:%S"))  # type: ignore[no-untyped-call]
+        ax.set_xlabel(f"server's local time on {first.date()}; lines of one second in their order")
+    else:
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
+        ax.set_xlabel(f"server's local time, {first.date()} to {last.date()}")

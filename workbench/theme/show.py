@@ -50,6 +50,7 @@ def show_table(
     missing: str = NOT_MEASURED,
     empty: str = "Nothing to show.",
     max_rows: int = 40,
+    data: pd.DataFrame | None = None,
     name: str | None = None,
 ) -> None:
     """Display a table; the arguments are those of `table_html`."""
@@ -61,6 +62,7 @@ def show_table(
         missing=missing,
         empty=empty,
         max_rows=max_rows,
+        data=data,
         name=name,
     )
     display_html(page, f"{caption}\n{df.head(max_rows).to_string(index=False)}" if len(df) else f"{caption}: {empty}")
@@ -104,6 +106,7 @@ def table_html(
     missing: str = NOT_MEASURED,
     empty: str = "Nothing to show.",
     max_rows: int = 40,
+    data: pd.DataFrame | None = None,
     name: str | None = None,
 ) -> Markup:
     """A table that scrolls inside its own box, with a CSV download of all rows and columns.
@@ -119,6 +122,8 @@ def table_html(
         What stands in for a missing value.
     empty
         The sentence that stands in for a table without rows.
+    data, name
+        What the download holds (the whole of ``df`` if omitted), and the file name to give it (without ``.csv``).
     """
     if df.empty:
         return Markup('<p class="wb-empty"><strong>{}.</strong> {}</p>').format(caption.rstrip("."), empty)
@@ -138,7 +143,7 @@ def table_html(
         head=head,
         body=body,
         more=f"{len(df) - max_rows:,} more rows in the download. " if len(df) > max_rows else "",
-        download=csv_link(df, name or caption),
+        download=csv_link(df if data is None else data, name or caption),
     )
 
 

@@ -15,7 +15,7 @@ from workbench.analysis.answers.drafters import (
 )
 from workbench.analysis.answers.model import Answer, keep
 from workbench.analysis.answers.speed import best_shape, by_concurrency, pays, timing_noise
-from workbench.analysis.answers.unmade import Missing, confounded, missing_sentence, never_measured
+from workbench.analysis.answers.unmade import Missing, confounded, missing_sentence, never_measured, next_run
 
 __all__ = [
     "Answer",
@@ -30,6 +30,7 @@ __all__ = [
     "keep",
     "missing_sentence",
     "never_measured",
+    "next_run",
     "offline_against_served",
     "offline_agrees",
     "pays",

@@ -70,22 +70,31 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
     )
 
 
+def next_run(missing: Missing) -> str:
+    """The run to make next, in one short sentence."""
+    return (
+        f"The run to make next: {missing.drafter} at {_tokens(missing)} draft tokens with CUDA graphs on, about "
+        f"{missing.gain:.1f}x expected."
+    )
+
+
 def missing_sentence(missing: Missing) -> str:
+    """What was never measured, what it promises, and on which condition."""
     carried = (
         f", if that ratio carries over from baseline {missing.from_baseline} to baseline {missing.to_baseline}"
         if missing.from_baseline != missing.to_baseline
         else ""
     )
-    tokens = (
-        f"{missing.tokens_low}-{missing.tokens_high}"
-        if missing.tokens_low != missing.tokens_high
-        else f"{missing.tokens_low}"
-    )
     return (
-        f"{missing.drafter}'s accept length {missing.accept_length:.1f} at {tokens} draft tokens with CUDA graphs on "
-        f"was never measured: break-even there was {span(missing.break_even_low, missing.break_even_high)}, so about "
-        f"{missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
+        f"{missing.drafter}'s accept length {missing.accept_length:.1f} at {_tokens(missing)} draft tokens with CUDA "
+        f"graphs on was never measured: break-even there was {span(missing.break_even_low, missing.break_even_high)}, so "
+        f"about {missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
     )
+
+
+def _tokens(missing: Missing) -> str:
+    ends = dict.fromkeys((missing.tokens_low, missing.tokens_high))
+    return "-".join(str(end) for end in ends)
 
 
 def confounded(costs: pd.DataFrame) -> str | None:

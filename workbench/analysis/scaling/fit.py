@@ -52,7 +52,7 @@ class ScalingFit:
     times the largest size. ``per_doubling`` is the gain in accept length when the training size doubles, from the
     log-linear form. ``data_needed`` is in units of ``x``; an end of its interval is infinite where it lies beyond
     ``trusted_max``, and ``data_needed_reason`` says why there is no figure, or what it means. Intervals are 95 %, NaN
-    where unknown; ``interval_means`` says which errors they hold.
+    where unknown; ``interval_means`` says which errors they hold. ``points`` are the points that were fitted, by size.
     """
 
     x: str
@@ -74,6 +74,7 @@ class ScalingFit:
     data_needed_reason: str = ""
     interval_means: str = ""
     notes: tuple[str, ...] = ()
+    points: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def fit_scaling(
@@ -109,7 +110,9 @@ def fit_scaling(
     if sizes < 2:
         reason = "no curve: one training size" if sizes else "no curve: no point with a known training size"
         notes = tuple(_left_out(points, x))
-        return ScalingFit(x, len(usable), sizes, False, reason, break_even, data_needed_reason=reason, notes=notes)
+        return ScalingFit(
+            x, len(usable), sizes, False, reason, break_even, data_needed_reason=reason, notes=notes, points=usable
+        )
     sample = make_sample(usable, requests, x, n_boot, seed)
     parameters = {form: form.fit(sample.x, sample.y, sample.weights, sample.ceiling) for form in _forms_for(sample)}
     forms = tuple(_form_fit(form, sample, parameters.get(form)) for form in (LOG_LINEAR, BOUNDED, PLATEAU))
@@ -140,6 +143,7 @@ def fit_scaling(
             *confounds(usable, x, sample.ceiling),
             *(f"{form.name}: {form.reason}" for form in forms if form.reason),
         ),
+        points=usable,
     )
     return _with_data_needed(fit, main, parameters[main], sample, break_even_interval)
 

@@ -1,0 +1,153 @@
+"""The figures of the notebooks: drawn, captioned, described for those who cannot see them, with their data beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from workbench import plot, show, theme
+from workbench.analysis import acceptance, views
+from workbench.analysis.scaling import ScalingFit
+from workbench.table import LogSummary, Tables, reference_points
+
+
+def break_even(costs: pd.DataFrame) -> None:
+    """Accept length measured against the accept length that breaks even."""
+    fig, ax = theme.new_figure()
+    plot.plot_break_even(costs, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Break-even by configuration", costs, "accept_length", "break_even"),
+        caption="Accept length measured, and the accept length at which the configuration is as fast as its baseline.",
+        data=costs,
+        name="break_even",
+    )
+
+
+def speedups(table: pd.DataFrame) -> None:
+    """Speed over the baseline's, with intervals and verdicts."""
+    fig, ax = theme.new_figure()
+    plot.plot_speedup(table, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Speedup by configuration", table, "speedup"),
+        caption="Speed over the baseline's at the same load; 95 % intervals where prompts or passes allow one.",
+        data=table,
+        name="speedup",
+    )
+
+
+def timeline(log: LogSummary | None) -> None:
+    """Accept length, load, speed and CUDA graphs of one server log on one time axis."""
+    if log is None or log.windows.empty:
+        show.note("No server log with decode lines was kept.")
+        return
+    theme.show_figure(
+        plot.timeline_figure(log.windows, events=log.events),
+        alt=show.alt(f"Timeline of {log.name}", log.windows, "accept_len", "running_req", "gen_tok_per_s"),
+        caption=f"{log.name}: accept length, load, speed and CUDA graphs on one time axis.",
+        data=log.windows,
+        name="timeline",
+    )
+
+
+def accept_length_by_draft_tokens(costs: pd.DataFrame) -> None:
+    """Accept length by draft tokens."""
+    fig, ax = theme.new_figure()
+    plot.plot_accept_length_vs_draft_tokens(costs, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Accept length by draft tokens", costs, "num_draft_tokens", "accept_length"),
+        caption="Accept length by draft tokens, the root token included.",
+        data=costs,
+        name="accept_length_by_draft_tokens",
+    )
+
+
+def accept_rate_by_draft_tokens(runs: pd.DataFrame) -> None:
+    """Accept rate, ours and as printed, by draft tokens."""
+    fig, ax = theme.new_figure()
+    plot.plot_accept_rate_vs_draft_tokens(runs, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Accept rate by draft tokens", runs, "num_draft_tokens", "accept_rate_printed", "accept_rate"),
+        caption="Our accept rate, (accept length - 1) / steps, and the rate as SGLang printed it.",
+        data=runs[views.RATE_COLUMNS],
+        name="accept_rate_by_draft_tokens",
+    )
+
+
+def throughput_by_draft_tokens(costs: pd.DataFrame) -> None:
+    """Speed by draft tokens beside each run's own baseline."""
+    fig, ax = theme.new_figure()
+    plot.plot_throughput_vs_draft_tokens(costs, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Output speed by draft tokens", costs, "num_draft_tokens", "tok_per_s", "base_tok_per_s"),
+        caption="Output speed by draft tokens; the lines are the baselines.",
+        data=costs,
+        name="throughput_by_draft_tokens",
+    )
+
+
+def throughput_by_concurrency(runs: pd.DataFrame) -> None:
+    """Output speed by requests in flight."""
+    fig, ax = theme.new_figure(height=5.0)
+    plot.plot_throughput_vs_concurrency(runs, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Output speed by concurrency", runs, "max_concurrency", "output_tok_per_s"),
+        caption="Output speed by requests in flight; the baseline is what speculation has to beat.",
+        data=runs[views.SPEED_COLUMNS],
+        name="throughput_by_concurrency",
+    )
+
+
+def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Share of verify steps that accept at least so many drafts."""
+    table = views.labelled(acceptance.survival_df(requests), runs)
+    if table.empty:
+        show.note("No run of this campaign kept per-request histograms: acceptance by position is not known.")
+        return
+    fig, ax = theme.new_figure()
+    plot.plot_survival(table, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Survival by position", table, "position", "survival"),
+        caption="Share of verify steps that accept at least so many drafts, 95 % intervals over prompts.",
+        data=table,
+        name="survival",
+    )
+
+
+def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Share of verify steps that accept exactly so many drafts."""
+    table = views.labelled(acceptance.spread_df(requests), runs)
+    if table.empty:
+        show.note("No run of this campaign kept per-request histograms: the spread behind the average is not known.")
+        return
+    fig, ax = theme.new_figure()
+    plot.plot_spread(table, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Share of verify steps by correct drafts", table, "correct_drafts", "share"),
+        caption="Share of verify steps that accept exactly so many drafts: what the average hides.",
+        data=table,
+        name="spread",
+    )
+
+
+def scaling(tables: Tables, fits: Mapping[str, tuple[pd.DataFrame, ScalingFit]]) -> None:
+    """Accept length by training samples, with the curve that has the most sizes and the published points."""
+    points, fit = views.main_curve(tables, fits)
+    fig, ax = theme.new_figure(height=5.0)
+    level = fit.break_even if fit is not None else None
+    plot.plot_accept_length_vs_data(points, ax=ax, fit=fit, reference=reference_points(), break_even=level)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Accept length by training samples", points, "training_samples", "accept_length"),
+        caption="Accept length by training samples. Published points are context and not fitted.",
+        data=points,
+        name="scaling",
+    )
