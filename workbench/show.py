@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from workbench.analysis.answers import Answer
 from workbench.analysis.diagnosis import Diagnosis, Finding
+from workbench.analysis.frames import records
 from workbench.analysis.scaling import ScalingFit, scaling_sentence
 from workbench.analysis.wording import span, times
 from workbench.spec import CampaignInfo
@@ -84,7 +85,22 @@ def problems(found: Sequence[Problem]) -> None:
 
 def scaling_groups(fits: Mapping[str, ScalingFit]) -> None:
     """The sentence of each group of drafters that may share a curve."""
-    said = [f"{name}: {scaling_sentence(fit)}" for name, fit in fits.items()]
+    curves = {name: fit for name, fit in fits.items() if fit.num_sizes > 1}
+    said = [f"{name}: {scaling_sentence(fit)}" for name, fit in curves.items()]
+    lone = len(fits) - len(curves)
+    if lone:
+        said.append(f"{lone} {'other settings have' if curves else 'settings have'} one training size each: no curve.")
+    display_html(_list(said), "\n".join(said))
+
+
+def drafters(known: pd.DataFrame) -> None:
+    """What the drafters were trained on, and what is said of how, a line each."""
+    short = ["drafter", "drafter_target", "training_samples", "response_tokens", "optimizer_steps", "epochs", "seed"]
+    table(known[short], caption="Drafters and what they were trained on.", name="drafters", empty="No drafter.")
+    said = []
+    for row in records(known):
+        told = [str(row[name]) for name in ("recipe", "data_mix", "notes") if row[name] is not None]
+        said.append(f"{row['drafter']}: {'; '.join(told)}")
     display_html(_list(said), "\n".join(said))
 
 
@@ -107,15 +123,15 @@ def _diagnosis(server: str, diagnosis: Diagnosis) -> Markup:
     inside = Markup("<details{}><summary>{}</summary>{}</details>").format(
         opened, f"{len(diagnosis.findings)} findings", findings
     )
-    return Markup('<section class="wb-diagnosis"><p><strong>{}</strong>: {}</p>{}</section>').format(
+    return Markup('<section><p><strong>{}</strong>: {}</p>{}</section>').format(
         server, diagnosis.verdict, inside if diagnosis.findings else ""
     )
 
 
 def _finding(finding: Finding) -> Markup:
     return Markup(
-        '<div class="wb-finding"><p><span class="wb-certainty">{}</span> {}</p>{}<p>Next: {}</p></div>'
-    ).format(finding.certainty.value, finding.title, _list(finding.evidence), finding.next_action)
+        '<div class="finding"><p><span class="badge {0}">{0}</span> {1}</p>{2}<p>Next: {3}</p></div>'
+    ).format(finding.certainty.value if finding.is_fault else "note", finding.title, _list(finding.evidence), finding.next_action)
 
 
 def _list(items: Iterable[str]) -> Markup:

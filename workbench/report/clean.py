@@ -55,9 +55,16 @@ def clean(html: str) -> Markup:
     )
 
 
+_LINE_END = "\x1e"  # stands for the end of a block while white space is folded
+
+
 def plain_text(html: str) -> str:
-    """The text of a piece of HTML, without script and style."""
-    return BeautifulSoup(clean(html), "html.parser").get_text(" ", strip=True)
+    """The text of a piece of HTML, without script and style, a line for each paragraph or list item."""
+    soup = BeautifulSoup(clean(html), "html.parser")
+    for block in soup.find_all(["p", "li", "div", "br"]):
+        block.append(_LINE_END)
+    lines = soup.get_text(" ", strip=True).split(_LINE_END)
+    return "\n".join(" ".join(line.split()) for line in lines if line.strip())
 
 
 def _keep_attribute(tag: str, name: str, value: str) -> str | None:

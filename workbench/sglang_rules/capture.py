@@ -18,7 +18,6 @@ def is_eagle3_class(name: str) -> bool:
 # Module names of SGLang's models; architectures of config.json are matched by the names without punctuation.
 _CAPTURE_SINCE: tuple[tuple[str, str], ...] = (
     ("minimaxm3vl", "0.5.18"),
-    ("minimaxm3sparseforconditional", "0.5.18"),
     ("minimaxm3", "0.5.16"),
     ("minimaxm2", "0.5.6"),
     ("glm4moelite", "0.5.13"),
@@ -43,6 +42,7 @@ _CAPTURE_SINCE: tuple[tuple[str, str], ...] = (
     ("deepseekv", "0.5.6"),
     ("kimik2", "0.5.6"),  # served by the DeepSeek class
     ("llama4", "0.4.9"),
+    ("mllama4", "0.4.9"),
     ("llama", "0.4.4.post4"),
 )
 
@@ -57,9 +57,9 @@ def eagle3_capture_since(target_arch: str) -> str | None:
     ``target_arch`` is the ``architectures`` entry of config.json or the name of SGLang's module (``kimi_k25``).
     """
     name = _arch_name(target_arch)
-    if "eagle" in name or "kimik3" in name:
+    if "eagle" in name:
         return None
-    return next((since for key, since in _CAPTURE_SINCE if key in name), None)
+    return next((since for key, since in _CAPTURE_SINCE if name.startswith(key)), None)
 
 
 def captured_layers(
@@ -80,18 +80,17 @@ def captured_layers(
     gpt_oss takes them as they are since 0.5.17 when the last one is the number of layers (sglang PR 32334).
     """
     name = _arch_name(target_arch)
-    minimax_vl = "minimaxm3vl" in name or "minimaxm3sparseforconditional" in name
     if ids is None or not ids:
         defaults = (2, num_layers // 2, num_layers - 3)
-        return tuple(i + 1 for i in defaults) if minimax_vl else defaults
+        return tuple(i + 1 for i in defaults) if name.startswith("minimaxm3vl") else defaults
     if _takes_ids_as_is(name, ids, num_layers, version):
         return tuple(ids)
     return tuple(i + 1 for i in ids)
 
 
 def _takes_ids_as_is(name: str, ids: Sequence[int], num_layers: int, version: str | None) -> bool:
-    if any(key in name for key in ("deepseekv", "kimik2", "glm4moelite")):
+    if name.startswith(("deepseekv", "kimik2", "glm4moelite")):
         return at_least(version, "0.5.13") and ids[0] != 1
-    if "gptoss" in name:
+    if name.startswith("gptoss"):
         return at_least(version, "0.5.17") and max(ids) == num_layers
     return False

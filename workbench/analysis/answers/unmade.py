@@ -85,10 +85,10 @@ def missing_sentence(missing: Missing) -> str:
         if missing.from_baseline != missing.to_baseline
         else ""
     )
+    needed = span(missing.break_even_low, missing.break_even_high)
     return (
         f"{missing.drafter}'s accept length {missing.accept_length:.1f} at {_tokens(missing)} draft tokens with CUDA "
-        f"graphs on was never measured: break-even there was {span(missing.break_even_low, missing.break_even_high)}, so "
-        f"about {missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
+        f"graphs on was never measured: break-even there was {needed}, so about {missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
     )
 
 

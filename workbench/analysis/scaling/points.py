@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,10 @@ _OWN = {
     "fit_note": "str",
 }
 
+_SHARED = (*_KEYS, *_TRAINING, "label", "machine", "max_concurrency")
+
 RunKey = tuple[str, str]  # campaign, run_id
+PromptSums = Mapping[RunKey, pd.DataFrame]  # tokens and steps by prompt
 
 
 def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -54,20 +57,21 @@ def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int
     """
     chosen = runs[(runs["role"] == "speculative") & runs["drafter"].notna() & runs["simulated_accept_length"].isna()]
     sums = prompt_sums(requests)
-    counted_runs = set(_run_keys(sums))
+    settings: dict[tuple[object, ...], list[Row]] = {}
+    for run in records(chosen[[*_SHARED, "run_id", "accept_length", "accept_length_low", "accept_length_high"]]):
+        settings.setdefault(tuple(run[name] for name in _KEYS), []).append(run)
     rows: list[Row] = []
-    for _, same in chosen.groupby(list(_KEYS), dropna=False, sort=False):
-        counted = np.array([key in counted_runs for key in _run_keys(same)])
-        if counted.any():
-            concurrency = same["max_concurrency"].where(counted).astype("Float64").fillna(np.inf)
-            rows.append(_pooled_row(same[counted & (concurrency == concurrency[counted].min())], sums, n_boot, seed))
-        rows.extend(_noted_row(run) for run in records(same[~counted]))
-    shared = (*_KEYS, *_TRAINING, "label", "machine", "max_concurrency")
-    points = typed(rows, {name: str(runs[name].dtype) for name in shared} | _OWN)
-    return points.sort_values([*_TRAINING[:2], "drafter"], kind="stable", ignore_index=True)
+    for same in settings.values():
+        counted = [run for run in same if _key(run) in sums]
+        if counted:
+            lowest = min(_concurrency(run) for run in counted)
+            rows.append(_pooled_row([run for run in counted if _concurrency(run) == lowest], sums, n_boot, seed))
+        rows.extend(_noted_row(run) for run in same if _key(run) not in sums)
+    points = typed(rows, {name: str(runs[name].dtype) for name in _SHARED} | _OWN)
+    return points.sort_values(["training_samples", "response_tokens", "drafter"], kind="stable", ignore_index=True)
 
 
-def prompt_sums(requests: pd.DataFrame) -> pd.DataFrame:
+def prompt_sums(requests: pd.DataFrame) -> PromptSums:
     """Tokens made by verify steps, and the steps, by run and prompt, of the requests that finished.
 
     From the histograms where every request of the run has one, else completion tokens - 1 (the prefill makes one) and
@@ -81,11 +85,14 @@ def prompt_sums(requests: pd.DataFrame) -> pd.DataFrame:
         steps=[_histogram_sum(histogram, 0) for histogram in rows["steps_histogram"]],
     )
     whole = (counted["steps"] > 0).groupby([counted["campaign"], counted["run_id"]]).transform("all")
-    verify_ct = rows["spec_verify_ct"].astype("float64")
     counted["tokens"] = counted["tokens"].where(whole, rows["completion_tokens"].astype("float64") - 1)
-    counted["steps"] = counted["steps"].where(whole, verify_ct)
+    counted["steps"] = counted["steps"].where(whole, rows["spec_verify_ct"].astype("float64"))
     counted = counted[(counted["steps"] > 0) & counted["tokens"].notna()]
-    return counted.groupby(["campaign", "run_id", "prompt"], as_index=False)[["tokens", "steps"]].sum()
+    totals = counted.groupby(["campaign", "run_id", "prompt"], as_index=False)[["tokens", "steps"]].sum()
+    return {
+        (str(campaign), str(run)): own.set_index("prompt")[["tokens", "steps"]]
+        for (campaign, run), own in totals.groupby(["campaign", "run_id"], sort=False)
+    }
 
 
 def _histogram_sum(histogram: object, bonus: int) -> float:
@@ -95,19 +102,19 @@ def _histogram_sum(histogram: object, bonus: int) -> float:
     return float(sum((drafts + 1) ** bonus * count for drafts, count in enumerate(histogram)))
 
 
-def resample_prompts(sums: pd.DataFrame, runs: Sequence[Sequence[RunKey]], n_boot: int, seed: int) -> Floats:
+def resample_prompts(sums: PromptSums, runs: Sequence[Sequence[RunKey]], n_boot: int, seed: int) -> Floats:
     """Accept length of each list of runs in each resample of the prompts, shape (n_boot, lists).
 
     All lists see the same resample: they answered the same prompts, so their errors go together.
     """
-    keys = pd.Series(_run_keys(sums), index=sums.index, dtype=object)
-    held = [sums[keys.isin(own)].groupby("prompt")[["tokens", "steps"]].sum() for own in runs]
-    prompts = sorted({prompt for table in held for prompt in table.index})
-    aligned = [table.reindex(prompts, fill_value=0) for table in held]
+    prompts = np.unique(np.concatenate([sums[key].index.to_numpy() for own in runs for key in own]))
+    totals = np.zeros((len(runs), len(prompts), 2))
+    for place, own in enumerate(runs):
+        for key in own:
+            totals[place, np.searchsorted(prompts, sums[key].index.to_numpy())] += sums[key].to_numpy()
     drawn = resample_weights(len(prompts), n_boot, seed)
-    tokens, steps = (np.column_stack([table[name] for table in aligned]) for name in ("tokens", "steps"))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((drawn @ tokens) / (drawn @ steps), dtype=np.float64)
+        return np.asarray((drawn @ totals[:, :, 0].T) / (drawn @ totals[:, :, 1].T), dtype=np.float64)
 
 
 def differing(points: pd.DataFrame) -> list[str]:
@@ -134,31 +141,34 @@ def _said(name: str, value: object) -> str:
     return f"{word} {'on' if value else 'off'}" if name == "ignore_eos" else f"{word} {value}"
 
 
-def _run_keys(table: pd.DataFrame) -> list[RunKey]:
-    return list(zip(table["campaign"], table["run_id"], strict=True))
+def _key(run: Row) -> RunKey:
+    return run["campaign"], run["run_id"]
 
 
-def _pooled_row(runs: pd.DataFrame, sums: pd.DataFrame, n_boot: int, seed: int) -> Row:
-    keys = _run_keys(runs)
-    own = sums[[key in keys for key in _run_keys(sums)]]
-    prompts = len(own["prompt"].unique())
-    low, high = interval(resample_prompts(own, [keys], n_boot, seed)[:, 0]) if prompts > 1 else (None, None)
-    first = records(runs)[0]
-    return first | {
-        "run_ids": tuple(run for _, run in keys),
+def _concurrency(run: Row) -> float:
+    return float("inf") if run["max_concurrency"] is None else float(run["max_concurrency"])
+
+
+def _pooled_row(runs: Sequence[Row], sums: PromptSums, n_boot: int, seed: int) -> Row:
+    own = pd.concat([sums[_key(run)] for run in runs])
+    prompts = len(own.index.unique())
+    resampled = resample_prompts(sums, [[_key(run) for run in runs]], n_boot, seed) if prompts > 1 else None
+    low, high = (None, None) if resampled is None else interval(resampled[:, 0])
+    return runs[0] | {
+        "run_ids": tuple(run["run_id"] for run in runs),
         "accept_length": own["tokens"].sum() / own["steps"].sum(),
         "low": low,
         "high": high,
         "interval": "95 % over prompts" if prompts > 1 else "",
         "n": prompts,
         "num_verify_steps": round(own["steps"].sum()),
-        "fit_note": _fit_note(first),
+        "fit_note": _fit_note(runs[0]),
     }
 
 
 def _noted_row(run: Row) -> Row:
     ranged = bool(known(run["accept_length_low"]) and run["accept_length_low"] < run["accept_length_high"])
-    return dict(run) | {
+    return run | {
         "run_ids": (run["run_id"],),
         "low": run["accept_length_low"] if ranged else None,
         "high": run["accept_length_high"] if ranged else None,

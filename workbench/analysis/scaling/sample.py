@@ -63,11 +63,10 @@ def _resampled_points(usable: pd.DataFrame, requests: pd.DataFrame | None, n_boo
     if requests is None:
         return None
     sums = prompt_sums(requests)
-    known = set(zip(sums["campaign"], sums["run_id"], strict=True))
     keys = [
         [(campaign, run) for run in runs] for campaign, runs in zip(usable["campaign"], usable["run_ids"], strict=True)
     ]
-    if not all(known.issuperset(own) for own in keys):
+    if not all(key in sums for own in keys for key in own):
         return None
     return resample_prompts(sums, keys, n_boot, seed)
 
