@@ -123,15 +123,16 @@ def _diagnosis(server: str, diagnosis: Diagnosis) -> Markup:
     inside = Markup("<details{}><summary>{}</summary>{}</details>").format(
         opened, f"{len(diagnosis.findings)} findings", findings
     )
-    return Markup('<section><p><strong>{}</strong>: {}</p>{}</section>').format(
+    return Markup("<section><p><strong>{}</strong>: {}</p>{}</section>").format(
         server, diagnosis.verdict, inside if diagnosis.findings else ""
     )
 
 
 def _finding(finding: Finding) -> Markup:
-    return Markup(
-        '<div class="finding"><p><span class="badge {0}">{0}</span> {1}</p>{2}<p>Next: {3}</p></div>'
-    ).format(finding.certainty.value if finding.is_fault else "note", finding.title, _list(finding.evidence), finding.next_action)
+    kind = finding.certainty.value if finding.is_fault else "note"
+    return Markup('<div class="finding"><p><span class="badge {0}">{0}</span> {1}</p>{2}<p>Next: {3}</p></div>').format(
+        kind, finding.title, _list(finding.evidence), finding.next_action
+    )
 
 
 def _list(items: Iterable[str]) -> Markup:

@@ -88,7 +88,8 @@ def missing_sentence(missing: Missing) -> str:
     needed = span(missing.break_even_low, missing.break_even_high)
     return (
         f"{missing.drafter}'s accept length {missing.accept_length:.1f} at {_tokens(missing)} draft tokens with CUDA "
-        f"graphs on was never measured: break-even there was {needed}, so about {missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
+        f"graphs on was never measured: break-even there was {needed}, so about "
+        f"{missing.gain:.1f}x is expected{carried}. Measure that one run before collecting more training data."
     )
 
 
