@@ -120,7 +120,7 @@ def test_a_slope_that_may_be_zero_is_not_identified() -> None:
 def test_without_requests_there_is_no_interval() -> None:
     run_table, request_table = curve(EXACT)
     result = fit_scaling(scaling_points_df(run_table, request_table), break_even=2.9)
-    assert result.interval_means == "no interval: no per-request data"
+    assert result.interval_means == "no interval: no per-request data of several prompts"
     assert result.reason.startswith("not identified: no per-request data")
     assert math.isnan(result.per_doubling_low)
     assert result.band["low"].isna().all()
@@ -245,6 +245,14 @@ def test_the_first_trial() -> None:
     assert "not identified" in result.data_needed_reason
     assert any("epochs fall from 104 at 500 to 3 at 22,383 training samples" in note for note in result.notes)
     assert "one training seed at every size: the band holds the evaluation error only" in result.notes
+
+
+def test_one_prompt_has_no_interval_and_few_are_named() -> None:
+    run_table, request_table = curve(EXACT)
+    few = fit((run_table, request_table[request_table["prompt_index"] < 4]))
+    assert "a point stands on 4 prompts only: its interval is too narrow" in few.notes
+    one = fit((run_table, request_table[request_table["prompt_index"] < 1]))
+    assert one.reason.startswith("not identified: no per-request data")
 
 
 def test_requests_of_other_runs_do_not_matter() -> None:

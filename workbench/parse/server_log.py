@@ -79,10 +79,10 @@ _ANYWHERE = re.compile(b"|".join(re.escape(marker) for marker in (*MARKERS, *SPE
 
 def _is_candidate(raw: bytes) -> bool:
     """Whether a line can hold anything: cheap, because most lines do not. Colours may stand inside the words."""
-    if b"e batch" in raw or b"l batch" in raw:
-        return True
     if _ACCESS.match(raw) is not None:
         return False
+    if b"e batch" in raw or b"l batch" in raw:
+        return True
     return TRIGGER.search(raw) is not None or _ANYWHERE.search(raw) is not None or b"\x1b" in raw
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from workbench.analysis.frames import Floats
 
 SIZE_WORDS = {"training_samples": "training samples", "response_tokens": "response tokens"}
+FEW_PROMPTS = 10  # a bootstrap over fewer clusters is known to be too narrow
 _VISIBLE = 0.005  # accept lengths are read to two digits
 
 
@@ -30,6 +31,8 @@ def confounds(points: pd.DataFrame, x: str, ceiling: float) -> list[str]:
             f"answers differ in length: {per_sample.min():.0f} to {per_sample.max():.0f} response tokens a sample, "
             "so samples and response tokens give different curves"
         )
+    if (points["n"] < FEW_PROMPTS).any():
+        notes.append(f"a point stands on {points['n'].min()} prompts only: its interval is too narrow")
     longest = float(points["accept_length"].max())
     if longest > 1 + 0.9 * (ceiling - 1):
         notes.append(f"accept length {longest:.2f} is near its bound {ceiling:g}: more draft steps would show more")

@@ -45,7 +45,7 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
     """
     y = usable["accept_length"].to_numpy(dtype=np.float64)[None, :]
     weights = np.ones_like(y)
-    means = "no interval: no per-request data"
+    means = "no interval: no per-request data of several prompts"
     resampled = _resampled_points(usable, requests, n_boot, seed)
     if resampled is not None:
         variance = np.nanvar(resampled, axis=0)
@@ -66,8 +66,8 @@ def _resampled_points(usable: pd.DataFrame, requests: pd.DataFrame | None, n_boo
     keys = [
         [(campaign, run) for run in runs] for campaign, runs in zip(usable["campaign"], usable["run_ids"], strict=True)
     ]
-    if not all(key in sums for own in keys for key in own):
-        return None
+    if not all(key in sums for own in keys for key in own) or (usable["n"] < 2).any():
+        return None  # one prompt has no spread to resample
     return resample_prompts(sums, keys, n_boot, seed)
 
 
