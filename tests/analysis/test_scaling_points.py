@@ -86,6 +86,7 @@ def test_a_run_known_from_notes_keeps_its_range() -> None:
     [
         ({"drafter_target": "Kimi-K2", "target": "Kimi-K2.5"}, "made for Kimi-K2, served on Kimi-K2.5"),
         ({"training_samples": None}, "training size not stated"),
+        ({"training_samples": 0}, "not trained"),
         ({"accept_length": None}, "accept length not measured"),
         ({"drafter_target": None}, ""),
     ],

@@ -308,6 +308,14 @@ def test_second_record_of_an_unfinished_line_does_not_fill_the_first() -> None:
     assert (second.running_req, second.queue_req, second.token_usage, second.truncated) == (7, None, 0.05, True)
 
 
+def test_key_that_comes_again_belongs_to_another_record() -> None:
+    record = only_decode(PLAIN_DECODE.replace("cuda graph", "token usage: 0.99, cuda graph"))
+    assert (record.token_usage, record.cuda_graph, record.truncated) == (0.05, None, True)
+    assert not record.extra
+    record = only_decode(PLAIN_DECODE.replace("cuda graph", "new key: 1, new key: 2, cuda graph"))
+    assert (record.extra, record.cuda_graph, record.truncated) == ({"new key": "1"}, None, True)
+
+
 def test_text_behind_the_last_value_is_not_part_of_it() -> None:
     record = only_decode(PLAIN_DECODE.rstrip() + ' INFO:     127.0.0.1:1 - "POST /generate HTTP/1.1" 200 OK\n')
     assert record.queue_req == 2 and not record.truncated and not record.extra

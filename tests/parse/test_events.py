@@ -206,8 +206,9 @@ def test_text_is_cut() -> None:
     assert len(event.text) == MAX_TEXT
 
 
-def test_cut_event_drops_the_value_that_may_be_cut() -> None:
-    line = STAMP + "Load weight end. elapsed=0.56 s, type=LlamaForCausalLM, avail mem=138.86 GB, mem usage=0.2"
+@pytest.mark.parametrize("end", ["mem usage=0.2", "mem usage=0.27 ", "mem usage=0.27 GB", "mem usage=0.27 GB."])
+def test_cut_event_drops_the_value_that_may_be_cut(end: str) -> None:
+    line = STAMP + "Load weight end. elapsed=0.56 s, type=LlamaForCausalLM, avail mem=138.86 GB, " + end
     [event] = parse_log(line).events
     assert dict(event.fields) == {"elapsed": "0.56 s", "type": "LlamaForCausalLM", "avail mem": "138.86 GB"}
     assert event.truncated and parse_log(line).counts.truncated == 1

@@ -34,6 +34,7 @@ def test_accept_length_over_all_ranks() -> None:
     [
         (AFTER, BEFORE),  # the server restarted
         (BEFORE, BEFORE),  # nothing happened
+        (BEFORE + 'sglang:spec_verify_calls_total{dp_rank="7"} 1.0\n', AFTER),  # a rank is gone
         (BEFORE, AFTER.replace("spec_verify_calls_total", "other")),  # no speculation, or an older version
         (BEFORE, AFTER.replace("num_requests_total", "other")),
         ("", ""),

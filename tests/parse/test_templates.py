@@ -57,6 +57,12 @@ def test_same_as_the_careful_reader_on_damaged_lines(line: str, data: st.DataObj
     assert trained().read(damaged, 1, 0) == read_plain_line(damaged, 1, 0)
 
 
+@pytest.mark.parametrize("value", ["1234.5", "1234.", "1234", "1234.500", "1e3", "-1.50", "1_0.50", " 1.50", "nan"])
+def test_odd_decimals_go_the_careful_way(value: str) -> None:
+    for line in (PLAIN_PREFILL.replace("1234.50", value), PLAIN_DECODE.replace("640.25", value)):
+        assert trained().read(line, 1, 0) == read_plain_line(line, 1, 0)
+
+
 def test_number_of_templates_is_bounded() -> None:
     reader = PlainReader()
     for i in range(50):

@@ -81,20 +81,19 @@ def words(figure: Figure) -> list[str]:
 
 def texts(figure: Figure) -> list[Text]:
     figure.draw_without_rendering()
-    found = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    return [text for text in found if _drawn(text)]
+    hidden = {text for ax in figure.axes for text in _hidden_ticks(ax)}
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in hidden]
 
 
-def _drawn(text: Text) -> bool:
-    """Tick labels outside the limits exist but are not drawn."""
-    ax = text.axes
-    if ax is None:
-        return True
+def _hidden_ticks(ax: Axes) -> list[Text]:
+    """Tick labels that exist and are not drawn: those of a hidden axis and those outside the limits."""
+    hidden = []
     for axis in (ax.xaxis, ax.yaxis):
-        if text in [*axis.get_ticklabels(), *axis.get_ticklabels(minor=True)] or text is axis.offsetText:
-            shown = [tick.label1 for tick in axis._update_ticks()]
-            return ax.axison and (text in shown or (text is axis.offsetText and bool(text.get_text())))
-    return True
+        low, high = sorted(axis.get_view_interval())
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+            if not (ax.axison and low <= tick.get_loc() <= high):
+                hidden += [tick.label1, tick.label2]
+    return hidden
 
 
 def collisions(figure: Figure) -> list[str]:

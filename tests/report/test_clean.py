@@ -57,6 +57,8 @@ def test_what_a_report_needs_is_left() -> None:
 
 def test_plain_text() -> None:
     assert plain_text("<p>It <b>pays</b> &lt;not&gt;</p><script>x</script><style>y</style>") == "It pays <not>"
+    html = "<p>It\n pays.</p><p>Next: <em>go</em></p><ul><li>one<br>two</li><li></li></ul><div>three</div>"
+    assert plain_text(html) == "It pays.\nNext: go\none\ntwo\nthree"
 
 
 def test_headings_get_unique_ids_below_the_title_and_make_the_contents() -> None:

@@ -95,7 +95,7 @@ def plot_accept_rate_vs_draft_tokens(df: pd.DataFrame, *, ax: Axes) -> Axes:
     _draw_printed(ax, drawn, with_series(printed, _SETTINGS), _places(rows))
     _token_axis(ax, _places(rows), unknown=bool(rows["num_draft_tokens"].isna().any()))
     highest = pd.concat([column(rows, "accept_rate"), column(rows, "accept_rate_printed")]).max()
-    ax.set_ylim(0, max(1.0, highest * 1.05))
+    ax.set_ylim(-0.04, max(1.0, highest * 1.05))
     ax.set_ylabel("accept rate")
     neither = rows[column(rows, "accept_rate").isna() & column(rows, "accept_rate_printed").isna()]
     _finish(ax, drawn, [not_measured(row_names(neither), "No accept rate"), _rewritten(df)])

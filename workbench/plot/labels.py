@@ -24,7 +24,7 @@ _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 4}
 # Where a label may stand, in points from its point, nearest first: right of it, left of it, over or under it.
 _OFFSETS = [
     (side * 9, height)
-    for height in (0, 11, -11, 22, -22, 34, -34, 48, -48)
+    for height in (0, 11, -11, 22, -22, 34, -34, 48, -48, 64, -64)
     for side in (1, -1, 0)
     if side or abs(height) > 11
 ]

@@ -54,7 +54,7 @@ def plot_accept_length_vs_data(
     x = fit.x if fit is not None else "training_samples"
     points, apart = _same_setting(points, fit)
     published, published_note = _comparable(reference, points)
-    shown = points[points[x].notna() & points["accept_length"].notna()]
+    shown = points[(points[x] > 0).fillna(False) & points["accept_length"].notna()]
     if shown.empty and published.empty:
         return nothing_to_draw(ax, "No drafter has both a training size and an accept length.")
     ends = [*shown[x], *published[x], *(fit.band["x"] if fit is not None else [])]
@@ -200,5 +200,6 @@ def _notes(points: pd.DataFrame, shown: pd.DataFrame, x: str, fit: ScalingFit | 
     if (shown.get("interval", pd.Series(dtype="str")) == "range in the source").any():
         notes.append("Bars of noted points are the ranges that the source gives.")
     notes.append(not_measured(points.loc[points[x].isna(), "drafter"], "Training size not stated"))
+    notes.append(not_measured(points.loc[(points[x] == 0).fillna(False), "drafter"], "Not trained, so not drawn"))
     notes.append(not_measured(points.loc[points[x].notna() & points["accept_length"].isna(), "drafter"]))
     return notes

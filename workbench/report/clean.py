@@ -33,6 +33,7 @@ _ATTRIBUTES = {
     "th": {"abbr", "colspan", "headers", "rowspan", "scope"},
     "time": {"datetime"},
 }
+_BLOCKS = ("br", "dd", "div", "dt", "h1", "h2", "h3", "h4", "li", "p", "tr")
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+")
 _DOWNLOAD = re.compile(r"data:(text/csv|text/plain|application/json)[;,]")
 _NO_ALT = "No description has been provided for this image"  # put in by nbconvert

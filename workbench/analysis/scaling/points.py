@@ -182,4 +182,6 @@ def _fit_note(run: Row) -> str:
         return f"made for {run['drafter_target']}, served on {run['target']}"
     if not known(run["training_samples"]) and not known(run["response_tokens"]):
         return "training size not stated"
+    if run["training_samples"] == 0 or run["response_tokens"] == 0:
+        return "not trained"
     return ""

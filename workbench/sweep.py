@@ -1,0 +1,361 @@
+"""A campaign file and what it expands to: server starts with their runs, merged and refused points.
+
+A campaign is YAML. Every block of ``sweep`` is the product of its lists; blocks are added up. A baseline is added for
+every server setting that is used, first and, unless ``baseline_again`` is off, last (A-B-A). Loads share a start.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from workbench.errors import SpecError
+from workbench.paths import slug
+from workbench.sglang_rules import effective_shape
+from workbench.spec import Drafter, Frozen, Name, RunSpec, Scalar, ServerConfig, SpecDecodeConfig, Target, Workload
+
+
+def _listed(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Steps = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], BeforeValidator(_listed)]
+DraftTokens = Annotated[tuple[Annotated[int, Field(ge=1, le=1024)] | None, ...], BeforeValidator(_listed)]
+Switch = Annotated[tuple[bool | None, ...], BeforeValidator(_listed)]
+Lengths = Annotated[tuple[Annotated[float, Field(ge=1)] | None, ...], BeforeValidator(_listed)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Flags = dict[str, Annotated[tuple[Scalar, ...], BeforeValidator(_listed)]]
+Env = dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]]
+Concurrencies = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed), Field(min_length=1)
+]
+
+
+class SweepBlock(Frozen):
+    """One product of settings. A single value counts as a list of one."""
+
+    drafter: Names = ()
+    speculative_algorithm: Names = ("EAGLE3",)
+    speculative_num_steps: Steps
+    speculative_eagle_topk: Steps = (1,)
+    speculative_num_draft_tokens: DraftTokens = (None,)
+    simulated_accept_length: Lengths = (None,)
+    cuda_graph: Switch = (None,)
+    flags: Flags = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
+    max_concurrency: Concurrencies | None = None
+    note: str | None = None
+
+
+class CampaignWorkload(Frozen):
+    """What every run sends."""
+
+    prompt_set: Name
+    num_prompts: int = Field(ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    max_new_tokens: int = Field(ge=1)
+    ignore_eos: bool = False
+
+
+class CampaignSpec(Frozen):
+    """A campaign file. ``launch_prefix`` stands before the server's command line (docker run, srun, ssh).
+
+    ``expected_tok_per_s`` (one stream, for the estimate of time only) and ``price_per_gpu_hour`` may be left out.
+    """
+
+    name: Name
+    title: str
+    question: str | None = None
+    machine: str = "not stated"
+    engine: Literal["sglang", "reference"] = "sglang"
+    sglang_version: str | None = None
+    target: Target
+    drafters: tuple[Drafter, ...] = ()
+    workload: CampaignWorkload
+    max_concurrency: Concurrencies = (1,)
+    repeats: int = Field(default=1, ge=1)
+    baseline_again: bool = True
+    server: ServerConfig = ServerConfig()
+    sweep: tuple[SweepBlock, ...] = Field(min_length=1)
+    launch_prefix: tuple[str, ...] = ()
+    expected_tok_per_s: float | None = Field(default=None, gt=0)
+    expected_start_s: float = Field(default=60.0, gt=0)
+    price_per_gpu_hour: float | None = Field(default=None, ge=0)
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _known_drafters(self) -> Self:
+        names = [drafter.name for drafter in self.drafters]
+        for number, block in enumerate(self.sweep):
+            for name in block.drafter:
+                if name not in names:
+                    near = difflib.get_close_matches(name, names, n=1)
+                    raise ValueError(f"sweep.{number}.drafter: no drafter {name!r}{_did_you_mean(near)}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One server start and the runs it serves."""
+
+    server_id: str
+    server: ServerConfig
+    decode: SpecDecodeConfig | None
+    drafter: Drafter | None
+    runs: tuple[RunSpec, ...]
+
+    @property
+    def role(self) -> str:
+        return "baseline" if self.decode is None else "speculative"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A point that is not started, and why."""
+
+    point: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a campaign would do: starts in order, points merged into another, points the server would refuse."""
+
+    campaign: CampaignSpec
+    starts: tuple[Start, ...]
+    merged: tuple[LeftOut, ...]
+    refused: tuple[LeftOut, ...]
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """Starts, and answers at ``expected_tok_per_s`` a stream, times a server's GPUs; ``None`` when not given."""
+        speed = self.campaign.expected_tok_per_s
+        if speed is None or self.campaign.engine != "sglang":
+            return None
+        work, seconds = self.campaign.workload, 0.0
+        for start in self.starts:
+            seconds += self.campaign.expected_start_s
+            for run in start.runs:
+                concurrency = run.workload.max_concurrency or 1
+                streams = min(concurrency, work.num_prompts)
+                seconds += (self.campaign.repeats + 1) * work.num_prompts * work.max_new_tokens / (speed * streams)
+        return seconds / 3600 * self.campaign.server.tp_size * self.campaign.server.dp_size
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_campaign_file(path: Path) -> CampaignSpec:
+    """Read and check a campaign file.
+
+    Raises
+    ------
+    SpecError
+        With the line and the nearest known name for the first fault.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"cannot be read ({error})", where=path) from error
+    return parse_campaign(text, name=str(path))
+
+
+def parse_campaign(text: str, *, name: str) -> CampaignSpec:
+    """A campaign from YAML text; ``name`` is what messages call it."""
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise SpecError(f"not YAML ({' '.join(str(error).split())})", where=name) from error
+    if not isinstance(content, dict):
+        raise SpecError("not a mapping of settings", where=name, next_step="see data/campaigns/ for examples")
+    try:
+        return CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=False)
+    except ValidationError as error:
+        raise _fault(error, tree, name) from error
+
+
+def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
+    fault = error.errors(include_url=False)[0]
+    path = tuple(fault["loc"])
+    line = _line_of(tree, path)
+    where = f"{name}:{line}" if line else name
+    field = ".".join(str(part) for part in path)
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
+        return SpecError(f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).strip("; ") or None)
+    return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where)
+
+
+def _names_at(path: Sequence[int | str]) -> list[str]:
+    """Names of the model that a path leads to, for suggestions."""
+    model: Any = CampaignSpec
+    named: Mapping[str, Any] = {"target": Target, "drafters": Drafter, "workload": CampaignWorkload}
+    named = {**named, "server": ServerConfig, "sweep": SweepBlock}
+    for part in path:
+        model = named.get(str(part), model)
+    return list(model.model_fields)
+
+
+def _line_of(node: Any, path: Sequence[int | str]) -> int | None:
+    """Line, from 1, of the key or item that a path leads to; of the nearest parent where there is none."""
+    line = None
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((pair for pair in node.value if pair[0].value == str(part)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def _did_you_mean(near: Sequence[str]) -> str:
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+# --- expanding ---------------------------------------------------------------------------------------------------
+
+
+def expand(campaign: CampaignSpec) -> Plan:
+    """Every start of a campaign, baselines around the candidates, each point once."""
+    merged: list[LeftOut] = []
+    refused: list[LeftOut] = []
+    candidates: dict[str, Start] = {}
+    loads: dict[str, tuple[int, ...]] = {}
+    for block, server, decode, drafter in _points(campaign):
+        asked = _describe(server, decode, drafter, campaign.server)
+        shape = effective_shape(
+            decode.speculative_num_steps,
+            decode.speculative_eagle_topk,
+            decode.speculative_num_draft_tokens,
+            version=campaign.sglang_version,
+            attention_backend=server.attention_backend,
+        )
+        if shape.refused:
+            refused.append(LeftOut(asked, shape.refused))
+            continue
+        used = decode.model_copy(
+            update={
+                "speculative_num_steps": shape.num_steps,
+                "speculative_eagle_topk": shape.eagle_topk,
+                "speculative_num_draft_tokens": shape.num_draft_tokens,
+            }
+        )
+        name = _describe(server, used, drafter, campaign.server)
+        if name in candidates:
+            merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
+        else:
+            candidates[name] = Start(slug(name), server, used, drafter, ())
+        loads[name] = tuple(dict.fromkeys((*loads.get(name, ()), *(block.max_concurrency or campaign.max_concurrency))))
+    starts = [replace(start, runs=_runs(campaign, start, loads[name])) for name, start in candidates.items()]
+    return Plan(campaign, tuple(_with_baselines(campaign, starts)), tuple(merged), tuple(refused))
+
+
+def _points(
+    campaign: CampaignSpec,
+) -> Iterator[tuple[SweepBlock, ServerConfig, SpecDecodeConfig, Drafter | None]]:
+    by_name = {drafter.name: drafter for drafter in campaign.drafters}
+    for block in campaign.sweep:
+        drafters: Sequence[Drafter | None] = [by_name[n] for n in block.drafter] or list(by_name.values()) or [None]
+        flags = [dict(zip(block.flags, values, strict=True)) for values in itertools.product(*block.flags.values())]
+        envs = [dict(zip(block.env, values, strict=True)) for values in itertools.product(*block.env.values())]
+        for drafter, algorithm, steps, topk, tokens, forced, graph, flag, env in itertools.product(
+            drafters,
+            block.speculative_algorithm,
+            block.speculative_num_steps,
+            block.speculative_eagle_topk,
+            block.speculative_num_draft_tokens,
+            block.simulated_accept_length,
+            block.cuda_graph,
+            flags,
+            envs,
+        ):
+            server = campaign.server.model_copy(
+                update={
+                    "cuda_graph": campaign.server.cuda_graph if graph is None else graph,
+                    "flags": {**campaign.server.flags, **flag},
+                    "env": {**campaign.server.env, **env},
+                }
+            )
+            decode = SpecDecodeConfig(
+                speculative_algorithm=algorithm,
+                speculative_num_steps=steps,
+                speculative_eagle_topk=topk,
+                speculative_num_draft_tokens=tokens,
+                simulated_accept_length=forced,
+            )
+            yield block, server, decode, drafter
+
+
+def _with_baselines(campaign: CampaignSpec, starts: Sequence[Start]) -> Iterator[Start]:
+    groups: dict[str, list[Start]] = {}
+    for start in starts:
+        groups.setdefault(_group(start.server, campaign.server), []).append(start)
+    for group, members in groups.items():
+        levels = tuple(sorted({run.workload.max_concurrency or 1 for start in members for run in start.runs}))
+        first = Start(slug(f"baseline-{group}"), members[0].server, None, None, ())
+        yield replace(first, runs=_runs(campaign, first, levels))
+        yield from members
+        if campaign.baseline_again:
+            again = replace(first, server_id=f"{first.server_id}-again")
+            yield replace(again, runs=_runs(campaign, again, levels))
+
+
+def _runs(campaign: CampaignSpec, start: Start, concurrencies: Sequence[int]) -> tuple[RunSpec, ...]:
+    runs = []
+    for concurrency in concurrencies:
+        spec = RunSpec(
+            campaign=campaign.name,
+            run_id="to-be-named",
+            server_id=start.server_id,
+            engine=campaign.engine,
+            sglang_version=campaign.sglang_version,
+            target=campaign.target,
+            drafter=start.drafter.name if start.drafter else None,
+            spec_decode=start.decode,
+            server=start.server,
+            workload=Workload(**campaign.workload.model_dump(), max_concurrency=concurrency),
+            baseline_group=_group(start.server, campaign.server),
+            label=f"{start.server_id}, {concurrency} at once",
+        )
+        run_id = f"{start.server_id}-c{concurrency}-{spec.content_hash()}"
+        runs.append(spec.model_copy(update={"run_id": run_id}))
+    return tuple(runs)
+
+
+def _describe(server: ServerConfig, decode: SpecDecodeConfig, drafter: Drafter | None, usual: ServerConfig) -> str:
+    """A readable name: what sets a start apart from the others."""
+    parts = [
+        (decode.speculative_algorithm or "").lower(),
+        drafter.name if drafter else "",
+        f"s{decode.speculative_num_steps}",
+        f"k{decode.speculative_eagle_topk}",
+        "" if decode.speculative_num_draft_tokens is None else f"n{decode.speculative_num_draft_tokens}",
+        "" if decode.simulated_accept_length is None else f"sim{decode.simulated_accept_length:g}",
+    ]
+    group = _group(server, usual)
+    return "-".join(part for part in (*parts, "" if group == "default" else group) if part)
+
+
+def _group(server: ServerConfig, usual: ServerConfig) -> str:
+    """What a server's settings differ in from the campaign's usual ones; ``default`` for nothing."""
+    said = []
+    if server.cuda_graph != usual.cuda_graph:
+        said.append("graph" if server.cuda_graph else "nograph")
+    for name, value in {**server.flags, **server.env}.items():
+        if {**usual.flags, **usual.env}.get(name) != value:
+            said.append(f"{name}={value}".lower())
+    return "-".join(said) or "default"
