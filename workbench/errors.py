@@ -16,6 +16,7 @@ Exit 0 is success, exit 1 is "the command worked and its answer is bad news"
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -85,3 +86,11 @@ class MissingToolError(WorkbenchError):
     """Something that has to be installed first is absent."""
 
     exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be used, while the rest is: collected and shown, never raised."""
+
+    where: str
+    what: str

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from workbench.errors import Problem
 from workbench.page import SUMMARY_SUFFIX, Heading, Summary, render_template
 from workbench.paths import slug
-from workbench.store import Problem, write_atomic
+from workbench.store import write_atomic
 
 INDEX = "index.html"
 SHOWN_PER_GROUP = 12

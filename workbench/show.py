@@ -13,7 +13,7 @@ from workbench.analysis.frames import records
 from workbench.analysis.scaling import ScalingFit, scaling_sentence
 from workbench.analysis.wording import span, times
 from workbench.spec import CampaignInfo
-from workbench.store import Problem
+from workbench.errors import Problem
 from workbench.theme.show import digits, display_html, heading, show_table
 
 

@@ -13,6 +13,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Scalar = str | int | float | bool | None
+# Every table holds whole numbers of 64 bits; sums of these stay below.
+MAX_COUNT = 10**12
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/\\]+$")]
 
 
@@ -53,7 +57,7 @@ class OfflineAcceptance(Frozen):
 
     prompt_set: Name
     served_as: str | None = None
-    accept_length_by_steps: dict[int, float]
+    accept_length_by_steps: dict[Positive, float]
 
 
 class Drafter(Frozen):
@@ -66,12 +70,12 @@ class Drafter(Frozen):
     name: Name
     model_path: str | None = None
     target: str | None = None
-    training_samples: int | None = Field(default=None, ge=0)
-    response_tokens: int | None = Field(default=None, ge=0)
-    seed: int | None = None
-    optimizer_steps: int | None = Field(default=None, ge=0)
+    training_samples: Count | None = None
+    response_tokens: Count | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    optimizer_steps: Count | None = None
     epochs: float | None = Field(default=None, ge=0)
-    draft_vocab_size: int | None = Field(default=None, ge=1)
+    draft_vocab_size: Positive | None = None
     data_mix: str | None = None
     recipe: str | None = None
     offline: tuple[OfflineAcceptance, ...] = ()
@@ -84,24 +88,24 @@ class SpecDecodeConfig(Frozen):
     """The speculative flags as asked for; the server may use others. Its presence alone says "with speculation"."""
 
     speculative_algorithm: str | None = None
-    speculative_num_steps: int | None = Field(default=None, ge=1)
-    speculative_eagle_topk: int | None = Field(default=None, ge=1)
-    speculative_num_draft_tokens: int | None = Field(default=None, ge=1)
+    speculative_num_steps: Positive | None = None
+    speculative_eagle_topk: Positive | None = None
+    speculative_num_draft_tokens: Positive | None = None
     simulated_accept_length: float | None = Field(default=None, ge=1)
 
 
 class ServerConfig(Frozen):
     """Server settings that bear on speed. ``flags`` holds any other server flag, ``env`` what was set for it."""
 
-    tp_size: int = Field(default=1, ge=1)
-    dp_size: int = Field(default=1, ge=1)
+    tp_size: Positive = 1
+    dp_size: Positive = 1
     cuda_graph: bool | None = None
-    cuda_graph_max_bs_decode: int | None = None
-    max_running_requests: int | None = None
+    cuda_graph_max_bs_decode: Count | None = None
+    max_running_requests: Count | None = None
     mem_fraction_static: float | None = None
     attention_backend: str | None = None
-    context_length: int | None = None
-    decode_log_interval: int | None = None
+    context_length: Count | None = None
+    decode_log_interval: Count | None = None
     flags: dict[str, Scalar] = Field(default_factory=dict)
     env: dict[str, str] = Field(default_factory=dict)
 
@@ -110,11 +114,11 @@ class Workload(Frozen):
     """What is sent: which prompts, how many at once, and when an answer ends."""
 
     prompt_set: Name
-    num_prompts: int | None = Field(default=None, ge=1)
+    num_prompts: Positive | None = None
     temperature: float | None = Field(default=None, ge=0)
-    max_new_tokens: int | None = Field(default=None, ge=1)
+    max_new_tokens: Positive | None = None
     ignore_eos: bool | None = None
-    max_concurrency: int | None = Field(default=None, ge=1)
+    max_concurrency: Positive | None = None
 
 
 class RunSpec(Frozen):
@@ -143,8 +147,12 @@ class RunSpec(Frozen):
         return "baseline" if self.spec_decode is None else "speculative"
 
     def content_hash(self) -> str:
-        """First 6 hex digits of a SHA-256 over everything but names and notes: same hash, same measurement."""
-        content = self.model_dump(mode="json", exclude={"campaign", "run_id", "server_id", "label", "notes"})
+        """First 6 hex digits of a SHA-256 over everything but names and notes: same hash, same measurement.
+
+        What is not stated is left out, so that a field that is added later changes no hash.
+        """
+        names = {"campaign": True, "run_id": True, "server_id": True, "label": True, "notes": True}
+        content = self.model_dump(mode="json", exclude={**names, "target": {"notes"}}, exclude_none=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]
 
 
@@ -166,8 +174,8 @@ class Provenance(Frozen):
     recorded_at: str | None = None
     machine: str | None = None
     gpu_name: str | None = None
-    gpu_count: int | None = None
-    servers_alive: int | None = None
+    gpu_count: Count | None = None
+    servers_alive: Count | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     git_sha: str | None = None
     argv: tuple[str, ...] = ()
@@ -190,7 +198,14 @@ class RunStatus(Frozen):
     reason: str | None = None
     finished_at: str | None = None
     log_file: str | None = None
-    log_spans: tuple[tuple[int, int], ...] = ()
+    log_spans: tuple[tuple[Count, Count], ...] = ()
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        for start, end in self.log_spans:
+            if start >= end:
+                raise ValueError(f"log span {start} to {end} holds nothing")
+        return self
 
 
 class ReportedFigures(Frozen):
@@ -201,8 +216,8 @@ class ReportedFigures(Frozen):
     decode_tok_per_s: Range | None = None
     accept_length: Range | None = None
     accept_rate_printed: Range | None = None
-    completion_tokens: int | None = None
-    queue_req: int | None = None
+    completion_tokens: Count | None = None
+    queue_req: Count | None = None
     notes: str | None = None
 
 

@@ -15,36 +15,24 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-import sys
-import tempfile
-import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from io import BufferedReader
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from workbench.errors import InputError, LogError, RunFolderError
+from workbench.errors import InputError, Problem, RunFolderError
+from workbench.files import read_chunks, replacing
+from workbench.parse.counts import CountsBuilder
+from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
 from workbench.spec import CampaignInfo, Drafter, Provenance, ReportedFigures, RunSpec, RunStatus
 
 SERVERS = "_servers"
-CHUNK_BYTES = 1 << 18
 _MAX_JSON_BYTES = 64 << 20
 _Model = TypeVar("_Model", bound=BaseModel)
-_DRAFTERS = TypeAdapter(tuple[Drafter, ...])
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that could not be read; the rest is still used."""
-
-    where: str
-    what: str
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +68,9 @@ class Campaign:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` under a temporary name, flush it to disk, then rename: readers see the old file or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Write a whole file or nothing: readers see the old one or the new one."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: BaseModel | object) -> None:
@@ -121,12 +98,14 @@ def write_run(
 
 
 def find_campaigns(*roots: Path) -> list[Path]:
-    """Folders below ``roots`` that hold a campaign, sorted by name, in the order of the roots."""
-    found: list[Path] = []
-    for root in roots:
-        if root.is_dir():
-            found += sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
-    return found
+    """Folders below ``roots`` that may hold a campaign, sorted by name, in the order of the roots.
+
+    Raises
+    ------
+    RunFolderError
+        When a root cannot be listed.
+    """
+    return [folder for root in roots if root.is_dir() for folder in _folders_in(root)]
 
 
 def read_campaign(folder: Path) -> Campaign:
@@ -148,17 +127,19 @@ def read_campaign(folder: Path) -> Campaign:
         problems.append(Problem(str(folder), f"campaign.json says name {info.name!r}; the folder's name is used"))
         info = info.model_copy(update={"name": folder.name})
     drafters = _read_drafters(folder / "drafters.json", problems)
-    runs = [
-        run
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and not path.name.startswith((".", "_"))
-        for run in _try_run(path, problems)
-    ]
+    runs = [run for path in _folders_in(folder) for run in _try_run(path, problems)]
+    if not runs:
+        problems.append(Problem(str(folder), "no run can be read in this campaign"))
     return Campaign(folder, info, drafters, tuple(runs), tuple(problems))
 
 
-def read_run(folder: Path) -> RunFolder:
+def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
     """Read one run folder.
+
+    Parameters
+    ----------
+    problems
+        Where to say which optional file is invalid and not used. Without it that is an error like any other.
 
     Raises
     ------
@@ -169,97 +150,112 @@ def read_run(folder: Path) -> RunFolder:
     status = _read_model(folder / "status.json", RunStatus)
     provenance = _read_model(folder / "provenance.json", Provenance)
     reported_file, resolved_file = folder / "reported.json", folder / "resolved.json"
-    reported = _read_model(reported_file, ReportedFigures) if reported_file.exists() else None
-    resolved = _read_object(resolved_file) if resolved_file.exists() else None
-    return RunFolder(folder, spec, provenance, status, reported, resolved, _find_log(folder, status))
+    return RunFolder(
+        folder,
+        spec,
+        provenance,
+        status,
+        _usable(lambda: _read_model(reported_file, ReportedFigures), problems) if reported_file.exists() else None,
+        _usable(lambda: _read_object(resolved_file), problems) if resolved_file.exists() else None,
+        _usable(lambda: _find_log(folder, status), problems),
+    )
+
+
+def _usable(read: Callable[[], _Read], problems: list[Problem] | None) -> _Read | None:
+    try:
+        return read()
+    except InputError as error:
+        if problems is None:
+            raise
+        problems.append(Problem(error.where or "", f"{error.what}; it is not used"))
+        return None
 
 
 def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
-    """The request records of a run, and the lines that are not JSON objects (a cut last line, say)."""
-    records: list[dict[str, object]] = []
-    problems: list[Problem] = []
+    """The request records of a run, and what of the file could not be used (a cut last line, say).
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read at all.
+    """
     path = _first_existing(run.path / "requests.jsonl", run.path / "requests.jsonl.gz")
     if path is None:
-        return records, problems
-    text = b"".join(read_chunks(path)).decode("utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
+        return [], []
+    problems: list[Problem] = []
+    records: list[dict[str, object]] = []
+    left_out: list[int] = []
+    mended: list[int] = []
+    for number, _, raw, _ in physical_lines(read_chunks(path, problems), CountsBuilder()):
+        if not raw.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            records.append(value)
-        else:
-            problems.append(Problem(f"{path}:{number}", "not a JSON object; this request is left out"))
+        value = _json(raw.decode("utf-8", "replace"))
+        if not isinstance(value, dict):
+            left_out.append(number)
+            continue
+        records.append(value)
+        if undecodable(raw):
+            mended.append(number)
+    if left_out:
+        what = f"not a JSON object of at most {MAX_LINE_BYTES:,} bytes: {_at(left_out)} left out"
+        problems.append(Problem(str(path), what))
+    if mended:
+        problems.append(Problem(str(path), f"not UTF-8: characters replaced in {_at(mended)}"))
     return records, problems
 
 
 def read_metrics(run: RunFolder) -> tuple[str, str] | None:
-    """The server's Prometheus text before and after the load, ``None`` when either is missing."""
+    """The server's Prometheus text before and after the load, ``None`` when there is none.
+
+    Raises
+    ------
+    RunFolderError
+        When one of the two is missing or cannot be read.
+    """
     before, after = run.path / "metrics.before.prom", run.path / "metrics.after.prom"
-    if not (before.is_file() and after.is_file()):
+    if not (before.exists() or after.exists()):
         return None
     return _read_bytes(before).decode("utf-8", "replace"), _read_bytes(after).decode("utf-8", "replace")
 
 
-def read_chunks(path: Path | str) -> Iterator[bytes]:
-    """Decompressed bytes of a log in chunks; gzip is told by its first bytes, ``-`` is standard input.
-
-    Raises
-    ------
-    LogError
-        When the file is missing, unreadable or a broken gzip (what came before the break is delivered first).
-    """
+def _folders_in(folder: Path) -> list[Path]:
     try:
-        with _open_binary(path) as raw:
-            gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
-            file = gzip.GzipFile(fileobj=raw) if gzipped else raw
-            while chunk := file.read1(CHUNK_BYTES):
-                yield chunk
-    except EOFError:
-        # A gzip that ends early is a log that was copied while it was written: what is there has been delivered.
-        return
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise LogError(f"broken gzip ({error})", where=path, next_step="copy the file again") from error
+        return sorted(p for p in folder.iterdir() if not p.name.startswith((".", "_")) and p.is_dir())
     except OSError as error:
-        raise LogError(f"cannot be read ({error.strerror or error})", where=path) from error
+        raise RunFolderError(
+            f"cannot be listed ({error.strerror or error})", where=folder, next_step="check its permissions"
+        ) from error
 
 
-def _open_binary(path: Path | str) -> BufferedReader:
-    return cast(BufferedReader, sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb")
-
-
-def _try_run(path: Path, problems: list[Problem]) -> list[RunFolder]:
+def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:
     try:
-        run = read_run(path)
+        run = read_run(path, problems)
     except InputError as error:
-        problems.append(Problem(str(path), error.what if error.where is None else str(error)))
-        return []
+        problems.append(Problem(error.where or str(path), f"{error.what}; this run is left out"))
+        return
     if run.spec.run_id != path.name:
         problems.append(Problem(str(path), f"spec.json says run_id {run.spec.run_id!r}; the folder's name is used"))
-        run = RunFolder(
-            run.path,
-            run.spec.model_copy(update={"run_id": path.name}),
-            run.provenance,
-            run.status,
-            run.reported,
-            run.resolved,
-            run.log,
-        )
-    return [run]
+        run = replace(run, spec=run.spec.model_copy(update={"run_id": path.name}))
+    yield run
 
 
 def _find_log(folder: Path, status: RunStatus) -> Path | None:
     if status.log_file is None:
-        return _first_existing(folder / "server.log", folder / "server.log.gz")
-    path = (folder / status.log_file).resolve()
-    if not path.is_relative_to(folder.parent.resolve()):
-        raise RunFolderError("log_file leads out of the campaign folder", where=folder / "status.json")
-    if not path.is_file():
+        path = _first_existing(folder / "server.log", folder / "server.log.gz")
+    else:
+        path = folder / status.log_file
+    if path is None:
+        return None
+    try:
+        real = path.resolve()
+        inside, there = real.is_relative_to(folder.parent.resolve()), real.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name too long, a NUL in it
+        raise RunFolderError(f"log_file cannot be followed ({error})", where=folder / "status.json") from error
+    if not inside:
+        raise RunFolderError(f"the log {path.name!r} leads out of the campaign folder", where=folder / "status.json")
+    if not there:
         raise RunFolderError(f"log_file {status.log_file!r} does not exist", where=folder / "status.json")
-    return path
+    return real
 
 
 def _first_existing(*paths: Path) -> Path | None:
@@ -267,20 +263,29 @@ def _first_existing(*paths: Path) -> Path | None:
 
 
 def _read_drafters(path: Path, problems: list[Problem]) -> tuple[Drafter, ...]:
+    """Every drafter that is valid and has a name of its own."""
     if not path.exists():
         return ()
-    try:
-        return _DRAFTERS.validate_json(_read_bytes(path))
-    except ValidationError as error:
-        problems.append(Problem(str(path), _first_fault(error)))
-    except InputError as error:
-        problems.append(Problem(str(path), error.what))
-    return ()
+    listed = _usable(lambda: _read_list(path), problems) or []
+    named: dict[str, Drafter] = {}
+    for position, item in enumerate(listed, 1):
+        where = f"{path}, drafter {position}"
+        try:
+            drafter = Drafter.model_validate_json(json.dumps(item), strict=True)
+        except (ValidationError, RecursionError) as error:
+            what = _first_fault(error) if isinstance(error, ValidationError) else "nested too deeply"
+            problems.append(Problem(where, f"{what}; this drafter is left out"))
+            continue
+        if drafter.name in named:
+            problems.append(Problem(where, f"a second drafter is named {drafter.name!r}; it is left out"))
+        named.setdefault(drafter.name, drafter)
+    return tuple(named.values())
 
 
 def _read_model(path: Path, model: type[_Model]) -> _Model:
+    # Strict: "5" or true where a number belongs is a fault of the writer, not a 5 or a 1.
     try:
-        return model.model_validate_json(_read_bytes(path))
+        return model.model_validate_json(_read_bytes(path), strict=True)
     except ValidationError as error:
         raise RunFolderError(
             _first_fault(error), where=path, next_step="mend the file or measure the run again"
@@ -288,26 +293,62 @@ def _read_model(path: Path, model: type[_Model]) -> _Model:
 
 
 def _read_object(path: Path) -> dict[str, object]:
-    try:
-        value = json.loads(_read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise RunFolderError(f"not JSON ({error})", where=path) from error
+    value = _json(_read_bytes(path))
     if not isinstance(value, dict):
-        raise RunFolderError("not a JSON object", where=path)
+        raise RunFolderError("not a JSON object", where=path, next_step="mend the file or measure the run again")
     return value
+
+
+def _read_list(path: Path) -> list[object]:
+    value = _json(_read_bytes(path))
+    if not isinstance(value, list):
+        raise RunFolderError("not a JSON list", where=path, next_step="mend the file")
+    return value
+
+
+def _json(text: str | bytes) -> object:
+    """The value, ``None`` where the text is no JSON or nested too deeply."""
+    try:
+        return cast(object, json.loads(text))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
+        if not path.is_file():
+            raise RunFolderError(_absence(path), where=path, next_step="measure it again, or remove the folder")
         if path.stat().st_size > _MAX_JSON_BYTES:
-            raise RunFolderError(f"larger than {_MAX_JSON_BYTES} bytes", where=path)
+            raise RunFolderError(f"larger than {_MAX_JSON_BYTES:,} bytes", where=path, next_step="is it another file?")
         return path.read_bytes()
     except OSError as error:
-        raise RunFolderError(f"cannot be read ({error.strerror or error})", where=path) from error
+        raise RunFolderError(
+            f"cannot be read ({error.strerror or error})", where=path, next_step="check its permissions"
+        ) from error
+
+
+_MEANING = {
+    "campaign.json": "so this is no campaign folder",
+    "status.json": "which is written last, so the run did not come to its end",
+}
+
+
+def _absence(path: Path) -> str:
+    if path.exists():
+        return "is not a file"
+    meaning = _MEANING.get(path.name)
+    return "does not exist" + (f", {meaning}" if meaning else "")
+
+
+def _at(lines: list[int]) -> str:
+    """``line 3``, ``3 lines (3, 4, 9)``, ``12 lines (3, 4, 9 ...)``."""
+    if len(lines) == 1:
+        return f"line {lines[0]}"
+    return f"{len(lines):,} lines ({', '.join(map(str, lines[:3]))}{' ...' if len(lines) > 3 else ''})"
 
 
 def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
+    fault = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in fault["loc"]) or "the file"
     more = error.error_count() - 1
     return f"{field}: {fault['msg']}" + (f" (and {more} more)" if more else "")

@@ -184,14 +184,15 @@ def parse_campaign(text: str, *, name: str) -> CampaignSpec:
 
 
 def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
-    fault = error.errors(include_url=False)[0]
+    # A misspelt name is the cause of the "required" that it leaves behind.
+    fault = min(error.errors(include_url=False), key=lambda fault: fault["type"] != "extra_forbidden")
     path = tuple(fault["loc"])
     line = _line_of(tree, path)
     where = f"{name}:{line}" if line else name
     field = ".".join(str(part) for part in path)
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
-        return SpecError(f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).strip("; ") or None)
+        return SpecError(f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).removeprefix("; ") or None)
     return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where)
 
 

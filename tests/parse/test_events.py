@@ -40,6 +40,11 @@ CASES: list[tuple[str, EventKind, dict[str, str]]] = [
         {"dtype": "torch.bfloat16", "#tokens": "10", "KV size": "3.50 GB"},
     ),
     (
+        "KV Cache VA upper bound. dtype: torch.bfloat16, #tokens: 10, KV size: 3.50 GB",
+        EventKind.KV_CACHE,
+        {"dtype": "torch.bfloat16", "#tokens": "10", "KV size": "3.50 GB"},
+    ),
+    (
         "Post-capture KV sizing: KV cache allocated. dtype: fp8, #tokens: 10, KV size: 3.50 GB, avail mem=2.00 GB",
         EventKind.KV_CACHE,
         {"dtype": "fp8", "#tokens": "10", "KV size": "3.50 GB", "avail mem": "2.00 GB"},

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from workbench.analysis.frames import typed
@@ -64,14 +63,12 @@ def recorded(campaign: str) -> Tables:
 
 
 def points(ax: Axes, colour: str | None = None) -> set[tuple[float, float]]:
-    """Coordinates of everything drawn with markers, rounded."""
-    lines = [line for line in ax.lines if has_marker(line) and (colour is None or line.get_color() == colour)]
-    xy = np.concatenate([np.asarray(line.get_xydata(), dtype=float) for line in lines]) if lines else np.empty((0, 2))
-    return {(round(x, 4), round(y, 4)) for x, y in xy}
-
-
-def has_marker(line: Line2D) -> bool:
-    return line.get_marker() not in ("None", "", None) and line.get_marker() not in ("_", 0, 1, 2, 3)
+    """Coordinates of everything drawn with markers (the caps of error bars are none), rounded."""
+    caps = {cap for container in ax.containers for cap in container.lines[1]}
+    marked = [line for line in ax.lines if line.get_marker() not in ("None", "", None) and line not in caps]
+    chosen = [line for line in marked if colour is None or line.get_color() == colour]
+    xy = [place for line in chosen for place in np.asarray(line.get_xydata(), dtype=float)]
+    return {(round(float(x), 4), round(float(y), 4)) for x, y in xy if np.isfinite(x + y)}
 
 
 def words(figure: Figure) -> list[str]:
@@ -82,7 +79,9 @@ def words(figure: Figure) -> list[str]:
 def texts(figure: Figure) -> list[Text]:
     figure.draw_without_rendering()
     hidden = {text for ax in figure.axes for text in _hidden_ticks(ax)}
-    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in hidden]
+    return [
+        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in hidden
+    ]
 
 
 def _hidden_ticks(ax: Axes) -> list[Text]:
@@ -98,7 +97,7 @@ def _hidden_ticks(ax: Axes) -> list[Text]:
 
 def collisions(figure: Figure) -> list[str]:
     """Pairs of texts that overlap, and texts that are cut off by the edge of the figure."""
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(figure)]  # without arrows
     edge = figure.bbox
     cut = [
         f"cut off: {text!r}"

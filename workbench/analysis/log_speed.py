@@ -1,8 +1,7 @@
 """Speedup from two server logs alone: two ways to read a speed, and whether they tell the same.
 
-A decode line tells the tokens and the time since the line before. The **median** line is the speed of steady decoding:
-it hardly sees prefills, cold starts and the beginning of each phase. The **client-like** speed takes all tokens over
-all time of a load, as a client does. Where the two tell different things, neither is the answer.
+The median line and the client-like speed come from `workbench.table.speeds`. Where the two tell different things, neither
+is the answer.
 
 The client-like speed was chosen for how well it repeats what clients measured. Against nine recorded pairs (three
 servers of SGLang 0.5.14 at concurrency 1, 8 and 32, phases of 0.7 to 6 s) it is within 2 % at concurrency 1; at 8 and
@@ -20,12 +19,10 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.frames import Row, records, typed
+from workbench.table.speeds import client_like_df
 
 MIN_WINDOWS = 5  # lines an arm needs at a load
 MARGIN = 1.1  # one pass of one log: nearer to 1 than this says nothing
-# The first line of a phase that took longer than both waited for requests, or for the server to start.
-WAITING_S = 2.0
-WAITING_WINDOWS = 10  # typical lines at that load
 
 _LOG_SPEED = {
     "running_req": "Int64",
@@ -54,47 +51,6 @@ def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.D
     spec, base = client_like_df(spec_windows), client_like_df(base_windows)
     both = spec.merge(base, on="running_req", suffixes=("_spec", "_base")).sort_values("running_req")
     return typed(_compared(both), _LOG_SPEED)
-
-
-def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
-    """Client-like and median speed of one log by running requests.
-
-    The first line of a phase (``idle`` in the table of windows) is counted unless it took too long (`WAITING_S`). The
-    step counter runs on between phases, so on average half of such a window belongs to the load before it: its
-    tokens are taken at the mean of both loads.
-    """
-    lines = windows.dropna(subset=["running_req", "gen_tok_per_s", "window_tokens"])
-    lines = lines[(lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)].sort_values(["dp_rank", "line"])
-    running = lines["running_req"].astype("float64")
-    opening = lines["idle"].fillna(False).astype(bool)
-    before = lines.groupby("dp_rank")["running_req"].shift().astype("float64").fillna(0.0)
-    tokens = lines["window_tokens"].where(~opening, lines["window_tokens"] * (before + running) / (2 * running))
-    whole_s = lines["window_tokens"] / lines["gen_tok_per_s"]
-    seconds = tokens / lines["gen_tok_per_s"]
-    typical = whole_s.groupby(lines["running_req"]).transform("median")
-    counted = ~(opening & (whole_s > WAITING_S) & (whole_s > WAITING_WINDOWS * typical))
-    parts = pd.DataFrame(
-        {
-            "running_req": lines["running_req"],
-            "tokens": tokens.where(counted, 0.0),
-            "seconds": seconds.where(counted, 0.0),
-            "opening_s": seconds.where(counted & opening, 0.0),
-            "left_out_s": whole_s.where(~counted, 0.0),
-            "speed": lines["gen_tok_per_s"].where(counted),
-            "counted": counted.astype("int64"),
-        }
-    )
-    levels = parts.groupby("running_req").agg(
-        tokens=("tokens", "sum"),
-        seconds=("seconds", "sum"),
-        opening_s=("opening_s", "sum"),
-        left_out_s=("left_out_s", "sum"),
-        median=("speed", "median"),
-        num_windows=("counted", "sum"),
-    )
-    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
-    levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
-    return levels.reset_index()
 
 
 def agreed_verdict(client: float, median: float) -> tuple[str, str]:

@@ -33,7 +33,11 @@ _RULES: tuple[_Rule, ...] = (
     _rule(EventKind.SERVER_ARGS, r"server_args=(?:ServerArgs\(|\{)", "server_args="),
     _rule(EventKind.READY, r"The server is fired up and ready to roll!", "fired up and ready"),
     _rule(EventKind.WEIGHTS, r"Load weight end\. (?=.*\btype=)", "Load weight end"),
-    _rule(EventKind.KV_CACHE, r"KV [Cc]ache (?:is )?allocated\. ", "KV Cache is", "KV cache allocated"),
+    _rule(
+        EventKind.KV_CACHE,
+        r"KV [Cc]ache (?:is allocated|allocated|VA upper bound)\. ",
+        *("KV Cache is", "KV cache allocated", "KV Cache VA"),
+    ),
     _rule(EventKind.CAPACITY, r"(?=max_total_num_tokens=[0-9]+, )", "max_total_num_tokens="),
     _rule(EventKind.EXCEPTION, r"hit an exception|Capture .*graph failed", "hit an exception", "graph failed"),
     _rule(EventKind.GRAPH_CAPTURE, r"Capture .*graph (?:begin|end)\.? ?|Capture cuda graph bs ", "Capture "),

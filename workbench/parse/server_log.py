@@ -30,7 +30,7 @@ from workbench.parse.records import (
 from workbench.parse.templates import PlainReader
 from workbench.parse.vllm import ENGINE_MARKER, SPEC_MARKERS, read_engine, read_spec
 
-__all__ = ["CountsBuilder", "FactsBuilder", "ServerLog", "describe_kind", "iter_records", "parse_log"]
+__all__ = ["CountsBuilder", "FactsBuilder", "ServerLog", "describe_kind", "iter_records", "kind_of", "parse_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,13 @@ def _count(record: Record, counts: CountsBuilder) -> None:
     counts.truncated += record.truncated
 
 
+def kind_of(record: Record) -> LogKind | None:
+    """Whose log a record shows, None for a line that any program may print. SGLang's word counts more than vLLM's."""
+    if isinstance(record, VllmSpecRecord | VllmEngineRecord):
+        return LogKind.VLLM
+    return None if isinstance(record, LogEvent) and record.kind not in _SGLANG_ONLY else LogKind.SGLANG
+
+
 def parse_log(data: bytes | str | Iterable[bytes]) -> ServerLog:
     """Read a whole log into memory."""
     if isinstance(data, str):
@@ -132,8 +139,10 @@ def parse_log(data: bytes | str | Iterable[bytes]) -> ServerLog:
     events: list[LogEvent] = []
     vllm_spec: list[VllmSpecRecord] = []
     vllm_engine: list[VllmEngineRecord] = []
+    kind = LogKind.UNKNOWN
     for record in iter_records(chunks, counts):
         facts.feed(record)
+        kind = kind if kind is LogKind.SGLANG else kind_of(record) or kind
         match record:
             case DecodeRecord():
                 decode.append(record)
@@ -145,8 +154,6 @@ def parse_log(data: bytes | str | Iterable[bytes]) -> ServerLog:
                 vllm_spec.append(record)
             case VllmEngineRecord():
                 vllm_engine.append(record)
-    sglang = bool(decode or prefill) or any(event.kind in _SGLANG_ONLY for event in events)
-    kind = LogKind.SGLANG if sglang else LogKind.VLLM if vllm_spec or vllm_engine else LogKind.UNKNOWN
     return ServerLog(
         kind=kind,
         decode=tuple(decode),

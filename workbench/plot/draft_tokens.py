@@ -108,7 +108,7 @@ def _draw_printed(ax: Axes, drawn: _Drawn, printed: pd.DataFrame, places: dict[i
     meanings = printed["accept_rate_definition"].astype("object").fillna("unknown").astype("str")
     for marker, (meaning, group) in zip("DvPX*", printed.groupby(meanings), strict=False):
         rate = column(group, "accept_rate_printed")
-        words = "as the log prints it: " + ("meaning unknown" if meaning == "unknown" else str(meaning))
+        words = "as the log prints it: " + ("meaning unknown" if meaning == "unknown" else safe_label(meaning))
         drawn.handles.extend(
             ax.plot(
                 place[group.index],

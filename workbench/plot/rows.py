@@ -22,7 +22,7 @@ from workbench.plot.marks import (
     run_count,
 )
 from workbench.plot.names import row_names
-from workbench.theme.style import ROLES, rows_height, themed
+from workbench.theme.style import ROLES, rows_height, safe_label, themed
 
 _MOST_ROWS = 28
 _NOT_MEASURED = "not measured"
@@ -101,7 +101,7 @@ def _verdict_words(row: dict[object, object]) -> tuple[str, str]:
     speedup, low, high = (float(row[name]) for name in ("speedup", "low", "high"))  # type: ignore[arg-type]
     if math.isnan(speedup):
         return _NOT_MEASURED, ROLES["missing"]
-    verdict = str(row["verdict"])
+    verdict = safe_label(row["verdict"])
     interval = "" if math.isnan(low + high) or low == high else f" ({low:.2f}-{high:.2f})"
     return f"{speedup:.2f}{interval} {verdict}", ROLES.get(verdict, ROLES["missing"])
 

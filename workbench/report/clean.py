@@ -56,16 +56,13 @@ def clean(html: str) -> Markup:
     )
 
 
-_LINE_END = "\x1e"  # stands for the end of a block while white space is folded
-
-
 def plain_text(html: str) -> str:
     """The text of a piece of HTML, without script and style, a line for each paragraph or list item."""
-    soup = BeautifulSoup(clean(html), "html.parser")
-    for block in soup.find_all(["p", "li", "div", "br"]):
-        block.append(_LINE_END)
-    lines = soup.get_text(" ", strip=True).split(_LINE_END)
-    return "\n".join(" ".join(line.split()) for line in lines if line.strip())
+    soup = BeautifulSoup(clean(html.replace("\n", " ")), "html.parser")
+    for block in soup.find_all(_BLOCKS):
+        block.append("\n")
+    lines = (" ".join(line.split()) for line in soup.get_text().split("\n"))
+    return "\n".join(line for line in lines if line)
 
 
 def _keep_attribute(tag: str, name: str, value: str) -> str | None:

@@ -84,7 +84,7 @@ EVENT_SPANS: tuple[tuple[str, re.Pattern[str], tuple[Span, ...]], ...] = tuple(
         ("server_args={...}", r"server_args=\{", _since("0.5.19")),
         ("'Load weight end' with elapsed=", r"Load weight end\. elapsed=", _since("0.5.9")),
         ("'Load weight end' with quant=", r"Load weight end\. .*\bquant=", _since("0.5.10")),
-        ("'Post-capture KV sizing'", r"Post-capture KV sizing", _since("0.5.17")),
+        ("'Post-capture KV sizing'", r"Post-capture KV sizing|KV Cache VA upper bound", _since("0.5.17")),
         ("'graph end' with elapsed=", r"CUDA graph end\. (?:bs=\[[^\]]*\], )?elapsed=", _since("0.5.14")),
         ("'graph end' with Time elapsed:", r"graph end\. Time elapsed:", (("0.4.3", "0.5.13"),)),
         ("'Max running requests is reset'", r"Max running requests is reset to", _since("0.5.4")),

@@ -5,31 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+from workbench.spec import MAX_COUNT
+
 # SGLang renamed the histogram at 0.5.12 and dropped the old name at 0.5.21 (sglang.md section 3).
 _HISTOGRAM_KEYS = ("steps_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
 _HASH_KEYS = ("text_hash", "text_sha")
+_COUNTS = ("prompt_index", "repeat", "prompt_tokens", "completion_tokens", "spec_verify_ct")
+_SECONDS = ("latency_s", "ttft_s", "e2e_latency_s")
+
+Row = dict[str, object]
 
 
-def request_row(campaign: str, run_id: str, prompt_set: str, record: Mapping[str, object]) -> dict[str, object]:
-    """One row of the requests table; a value of the wrong type is left out rather than guessed."""
-    error = record.get("error")
-    return {
-        "campaign": campaign,
-        "run_id": run_id,
-        "prompt_set": prompt_set,
-        "prompt_index": _int(record.get("prompt_index")),
-        "repeat": _int(record.get("repeat")) or 0,
-        "ok": bool(record.get("ok", error is None)),
-        "error": None if error is None else str(error),
-        "prompt_tokens": _int(record.get("prompt_tokens")),
-        "completion_tokens": _int(record.get("completion_tokens")),
-        "spec_verify_ct": _int(record.get("spec_verify_ct")),
-        "latency_s": _float(record.get("latency_s")),
-        "ttft_s": _float(record.get("ttft_s")),
-        "e2e_latency_s": _float(record.get("e2e_latency_s")),
-        "text_hash": next((str(record[key]) for key in _HASH_KEYS if record.get(key) is not None), None),
-        "steps_histogram": _histogram(record),
-    }
+def request_rows(
+    campaign: str, run_id: str, prompt_set: str, records: Iterable[Mapping[str, object]]
+) -> tuple[list[Row], list[str]]:
+    """Rows of the requests table, and what of the records could not be used.
+
+    A value that cannot be what its name says is left out rather than guessed; the rest of its request is used.
+    """
+    rows = []
+    faults: dict[str, list[int]] = {}
+    for number, record in enumerate(records, 1):
+        row, wrong = _request_row(record)
+        rows.append({"campaign": campaign, "run_id": run_id, "prompt_set": prompt_set, **row})
+        for fault in wrong:
+            faults.setdefault(fault, []).append(number)
+    return rows, [f"{fault}: left out in {_of(numbers)}" for fault, numbers in faults.items()]
+
+
+def _of(numbers: Sequence[int]) -> str:
+    return f"request {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} requests, the first is {numbers[0]}"
+
+
+def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
+    row: Row = {name: _count(record.get(name)) for name in _COUNTS}
+    row |= {name: _seconds(record.get(name)) for name in _SECONDS}
+    row |= {"text_hash": _first_text(record, _HASH_KEYS), "steps_histogram": None}
+    faults = [
+        f"{name} is not {'a whole number' if name in _COUNTS else 'a number of seconds'} from 0"
+        for name in (*_COUNTS, *_SECONDS)
+        if record.get(name) is not None and row[name] is None
+    ]
+    key = next((key for key in _HISTOGRAM_KEYS if record.get(key) is not None), None)
+    if key is not None:
+        row["steps_histogram"] = histogram = _histogram(record[key])
+        if histogram is None:
+            faults.append(f"{key} is not a list of whole numbers from 0")
+        elif row["spec_verify_ct"] not in (None, sum(histogram)):
+            row["steps_histogram"] = None
+            faults.append(f"{key} does not add up to spec_verify_ct")
+    row["repeat"] = row["repeat"] or 0
+    return row | _outcome(record, faults), faults
+
+
+def _outcome(record: Mapping[str, object], faults: list[str]) -> Row:
+    """Whether the request finished: what the record says, else whether it names an error."""
+    error, ok = record.get("error"), record.get("ok")
+    if ok is not None and not isinstance(ok, bool):
+        faults.append("ok is neither true nor false")
+    named = None if error in (None, "", False) else _clean(str(error))
+    return {"ok": ok if isinstance(ok, bool) else named is None, "error": named}
 
 
 def add_histograms(histograms: Iterable[Sequence[int]]) -> list[int]:
@@ -76,12 +111,33 @@ def decode_speed(rows: Sequence[Mapping[str, object]], concurrency: int | None) 
     return tokens / seconds if seconds > 0 else None
 
 
-def _histogram(record: Mapping[str, object]) -> list[int] | None:
-    for key in _HISTOGRAM_KEYS:
-        value = record.get(key)
-        if isinstance(value, list) and all(isinstance(v, int) and v >= 0 for v in value):
-            return value
-    return None
+def _histogram(value: object) -> list[int] | None:
+    if not isinstance(value, list):
+        return None
+    counts = [_count(item) for item in value]
+    known = [count for count in counts if count is not None]
+    return known if len(known) == len(counts) else None
+
+
+def _count(value: object) -> int | None:
+    number = _int(value)
+    return number if number is not None and 0 <= number <= MAX_COUNT else None
+
+
+def _seconds(value: object) -> float | None:
+    """A finite number from 0; JSON writers let NaN, Infinity and 1e400 through."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_COUNT:
+        return None
+    return float(value)
+
+
+def _first_text(record: Mapping[str, object], keys: Sequence[str]) -> str | None:
+    return next((_clean(value) for key in keys if isinstance(value := record.get(key), str)), None)
+
+
+def _clean(text: str) -> str:
+    """Text without halves of surrogate pairs, which JSON can hold and no table or page can."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _int(value: object) -> int | None:

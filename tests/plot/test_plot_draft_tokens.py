@@ -1,0 +1,150 @@
+import numpy as np
+import pandas as pd
+import pytest
+from figures import costs, points, words
+
+from workbench import plot, theme
+from workbench.table.columns import RUNS, frame
+
+SWEEP = [
+    {"run_id": f"s{steps}", "num_steps": steps, "eagle_topk": 1, "num_draft_tokens": steps + 1, "accept_length": length}
+    for steps, length in ((1, 1.5), (2, 1.7), (4, 1.9))
+]
+
+
+def joined(ax: object) -> list[list[tuple[float, float]]]:
+    """Coordinates of the lines that join points."""
+    lines = [line for line in ax.lines if line.get_linestyle() not in ("None", "none") and len(line.get_xdata()) > 2]
+    return [[(float(x), float(y)) for x, y in line.get_xydata()] for line in lines]
+
+
+def test_a_chain_of_known_steps_is_joined_in_order() -> None:
+    _, ax = theme.new_figure()
+    plot.plot_accept_length_vs_draft_tokens(costs(*reversed(SWEEP)), ax=ax)
+    assert points(ax) == {(0, 1.5), (1, 1.7), (2, 1.9)}
+    assert joined(ax) == [[(0, 1.5), (1, 1.7), (2, 1.9)]]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "3", "5"]
+
+
+def test_runs_of_unknown_steps_are_not_joined() -> None:
+    # from 16 to 5 draft tokens the steps changed too, so a line would show one cause for two
+    _, ax = theme.new_figure()
+    rows = [{**row, "num_steps": None} for row in SWEEP]
+    plot.plot_accept_length_vs_draft_tokens(costs(*rows), ax=ax)
+    assert len(points(ax)) == 3
+    assert joined(ax) == []
+
+
+def test_drafters_and_settings_are_not_joined_with_each_other() -> None:
+    _, ax = theme.new_figure()
+    other = [{**row, "run_id": f"p{row['run_id']}", "prompt_set": "q"} for row in SWEEP]
+    plot.plot_accept_length_vs_draft_tokens(costs(*SWEEP, *other), ax=ax)
+    assert len(joined(ax)) == 2
+
+
+def test_what_is_missing_is_named_and_what_is_not_stated_has_its_place() -> None:
+    figure, ax = theme.new_figure()
+    rows = costs(
+        {"run_id": "known", "num_draft_tokens": 4, "accept_length": 2.0},
+        {"run_id": "no tokens", "accept_length": 1.9},
+        {"run_id": "no length", "num_draft_tokens": 4},
+    )
+    plot.plot_accept_length_vs_draft_tokens(rows, ax=ax)
+    assert points(ax) == {(0, 2.0), (1, 1.9)}
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["4", "not stated"]
+    assert "n = 2 runs. Not measured: no length." in words(figure)
+
+
+def test_ranges_are_bars() -> None:
+    _, ax = theme.new_figure()
+    ranged = {"accept_length": 2.25, "accept_length_low": 2.0, "accept_length_high": 2.5}
+    plot.plot_accept_length_vs_draft_tokens(costs({"run_id": "r", "num_draft_tokens": 16, **ranged}), ax=ax)
+    (bars,) = (container[2][0] for container in ax.containers)
+    assert bars.get_segments()[0][:, 1] == pytest.approx([2.0, 2.5])
+
+
+def test_what_one_long_chain_predicts() -> None:
+    _, ax = theme.new_figure()
+    expected = pd.DataFrame({"num_steps": [1, 2, 4], "accept_length": [1.4, 1.6, 1.8]})
+    plot.plot_accept_length_vs_draft_tokens(costs(*SWEEP), ax=ax, expected=expected)
+    assert [(0, 1.4), (1, 1.6), (2, 1.8)] in joined(ax)
+
+
+def test_origins_have_their_own_markers() -> None:
+    figure, ax = theme.new_figure()
+    rows = [
+        {"run_id": origin, "origin": origin, "num_draft_tokens": 4, "accept_length": 2.0} for origin in theme.ORIGINS
+    ]
+    plot.plot_accept_length_vs_draft_tokens(costs(*rows), ax=ax)
+    assert {line.get_marker() for line in ax.lines} >= {mark.marker for mark in theme.ORIGINS.values()}
+    assert {mark.words for mark in theme.ORIGINS.values()} <= set(words(figure))
+
+
+def test_speed_at_one_concurrency_with_the_baselines_line() -> None:
+    figure, ax = theme.new_figure()
+    rows = costs(
+        {"run_id": "a", "num_draft_tokens": 4, "tok_per_s": 74.9, "base_tok_per_s": 90.0, "baseline_group": "B"},
+        {"run_id": "b", "num_draft_tokens": 5, "tok_per_s": 53.2, "base_tok_per_s": 90.0, "baseline_group": "B"},
+        {"run_id": "c", "num_draft_tokens": 5, "tok_per_s": 600.0, "base_tok_per_s": 900.0, "max_concurrency": 8},
+    )
+    plot.plot_throughput_vs_draft_tokens(rows, ax=ax)
+    assert points(ax, theme.ROLES["baseline"]) == set()
+    levels = [line.get_ydata()[0] for line in ax.lines if line.get_color() == theme.ROLES["baseline"]]
+    assert levels == [90.0]
+    assert "baseline B 90 tok/s" in words(figure)
+    assert {y for _, y in points(ax)} == {74.9, 53.2}
+    assert any("At concurrency 1; measured also at 8." in text for text in words(figure))
+
+
+def test_many_baselines_become_one_range() -> None:
+    figure, ax = theme.new_figure()
+    rows = costs(
+        *(
+            {"run_id": f"r{k}", "num_draft_tokens": 4, "tok_per_s": 500.0, "base_tok_per_s": 700.0 + 10 * k}
+            | {"baseline_run_id": f"b{k}"}
+            for k in range(5)
+        )
+    )
+    plot.plot_throughput_vs_draft_tokens(rows, ax=ax)
+    assert "5 baselines 700-740 tok/s" in words(figure)
+
+
+def rates(*rows: dict[str, object]) -> pd.DataFrame:
+    common = {"campaign": "c", "role": "speculative", "drafter": "d", "origin": "recorded"}
+    return frame(RUNS, [{**common, "label": row["run_id"], **row} for row in rows])
+
+
+def test_printed_rates_stand_beside_ours_by_what_they_mean() -> None:
+    figure, ax = theme.new_figure()
+    runs = rates(
+        {"run_id": "a", "num_draft_tokens": 4, "num_steps": 3, "accept_rate": 0.47, "accept_rate_printed": 0.6}
+        | {"accept_rate_definition": "L/N"},
+        {"run_id": "b", "num_draft_tokens": 16, "accept_rate_printed": 0.13, "accept_rate_definition": "L/N"},
+        {"run_id": "c", "num_draft_tokens": 16, "accept_rate_printed": 0.15},
+        {"run_id": "none", "num_draft_tokens": 16},
+    )
+    plot.plot_accept_rate_vs_draft_tokens(runs, ax=ax)
+    assert {y for _, y in points(ax)} == {0.47, 0.6, 0.13, 0.15}
+    assert "as the log prints it: L/N" in words(figure)
+    assert "as the log prints it: meaning unknown" in words(figure)
+    assert any("No accept rate: none." in text for text in words(figure))
+
+
+def test_tokens_that_the_server_rewrote_are_said() -> None:
+    figure, ax = theme.new_figure()
+    runs = rates(
+        {"run_id": "a", "num_draft_tokens": 4, "asked_num_draft_tokens": 16, "accept_rate": 0.4},
+        {"run_id": "b", "num_draft_tokens": 4, "asked_num_draft_tokens": 5, "accept_rate": 0.4},
+        {"run_id": "c", "num_draft_tokens": 4, "asked_num_draft_tokens": 4, "accept_rate": 0.4},
+    )
+    plot.plot_accept_rate_vs_draft_tokens(runs, ax=ax)
+    said = next(text for text in words(figure) if "rewrites" in text)
+    assert "16 was asked and 4 run; 5 was asked and 4 run" in said
+
+
+def test_points_of_one_place_stand_beside_each_other() -> None:
+    _, ax = theme.new_figure()
+    rows = [{"run_id": f"r{k}", "num_draft_tokens": 4, "accept_length": 2.0, "drafter": f"d{k}"} for k in range(3)]
+    plot.plot_accept_length_vs_draft_tokens(costs(*rows), ax=ax)
+    assert len(points(ax)) == 3
+    assert np.mean([x for x, _ in points(ax)]) == pytest.approx(0)

@@ -1,0 +1,104 @@
+"""Bytes in and out of files: written whole or not at all, read in bounded pieces, gzip unpacked on the way."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+from workbench.errors import LogError, Problem
+
+CHUNK_BYTES = 1 << 18
+STDIN = "-"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends, and goes when the block fails.
+
+    Readers see the old file or the new one, never a part.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_chunks(path: Path | str, problems: list[Problem] | None = None) -> Iterator[bytes]:
+    """Unpacked bytes of a file in pieces of at most `CHUNK_BYTES`; gzip is told by its first bytes.
+
+    Parameters
+    ----------
+    path
+        ``-`` is standard input.
+    problems
+        Where to say that a gzip file is cut off or damaged behind what could be read of it. Without it that is an
+        error like any other.
+
+    Raises
+    ------
+    LogError
+        When the file cannot be read.
+    """
+    size = 0
+    try:
+        with _opened(path) as raw:
+            for chunk in _unpacked(raw):
+                size += len(chunk)
+                yield chunk
+    except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
+        what = _fault(error)
+        if problems is None or size == 0:
+            next_step = "copy the file again" if _is_gzip_fault(error) else "check the path and its permissions"
+            raise LogError(what, where=_shown(path), next_step=next_step) from error
+        problems.append(Problem(_shown(path), f"{what}: only the first {size:,} bytes of its text are used"))
+
+
+def _unpacked(raw: BufferedReader) -> Iterator[bytes]:
+    gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
+    file = gzip.GzipFile(fileobj=raw) if gzipped else raw
+    while chunk := file.read1(CHUNK_BYTES):
+        yield chunk
+
+
+@contextmanager
+def _opened(path: Path | str) -> Iterator[BufferedReader]:
+    if str(path) != STDIN:
+        with Path(path).open("rb") as file:
+            yield file
+    elif sys.stdin is None:
+        raise LogError("standard input is closed", where=STDIN, next_step="pipe a log into the command, or name a file")
+    else:
+        yield cast(BufferedReader, sys.stdin.buffer)
+
+
+def _is_gzip_fault(error: Exception) -> bool:
+    return isinstance(error, EOFError | gzip.BadGzipFile | zlib.error)
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "the gzip file is cut off"
+    if _is_gzip_fault(error):
+        return f"the gzip file is damaged ({error})"
+    return f"cannot be read ({error.strerror or error})" if isinstance(error, OSError) else str(error)
+
+
+def _shown(path: Path | str) -> str:
+    return "standard input" if str(path) == STDIN else str(path)

@@ -1,0 +1,172 @@
+"""Decode lines to the table of windows: a line tells what happened since the line before it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pandas as pd
+
+from workbench.parse.records import (
+    DecodeRecord,
+    EventKind,
+    LogEvent,
+    PrefillRecord,
+    Record,
+    StartupFacts,
+    VllmEngineRecord,
+    VllmSpecRecord,
+)
+from workbench.table.columns import WINDOWS, frame
+
+DEFAULT_LOG_INTERVAL = 40  # --decode-log-interval's default in every version
+# A line that took longer than both waited for requests, or for the server to start.
+WAITING_S = 2.0
+WAITING_WINDOWS = 10  # times a typical line at that load
+_FEW = 3  # lines of which the median says what is typical
+_MOST_STEPS = 10**6
+_DP = re.compile(r"DP([0-9]{1,6})")
+
+Row = dict[str, object]
+
+
+class WindowsBuilder:
+    """Feed every record of a log in order, then ask for the table. Keeps one row a decode line.
+
+    Until the arguments of the server are known, ``window_tokens`` holds the intervals a line stands for.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._heads: list[tuple[int, int, frozenset[str]]] = []
+        self._starts = 0
+        self._opening: dict[int, bool] = {}
+        self._all_opening = False
+        self._has_prefill = False
+        self._engine: VllmEngineRecord | None = None
+
+    def feed(self, record: Record) -> None:
+        if isinstance(record, DecodeRecord):
+            self._decode(record)
+        elif isinstance(record, PrefillRecord):
+            self._has_prefill = True
+            if record.running_req == 0:
+                self._opening[dp_rank(record.ranks)] = True
+        elif isinstance(record, LogEvent):
+            self._event(record)
+        elif isinstance(record, VllmEngineRecord):
+            self._engine = record
+        else:
+            self._vllm(record)
+
+    def _event(self, event: LogEvent) -> None:
+        self._starts += event.kind is EventKind.SERVER_ARGS
+        if event.kind in (EventKind.READY, EventKind.FLUSH):
+            # Nothing runs on any rank, seen or unseen.
+            self._opening.clear()
+            self._all_opening = True
+
+    def _decode(self, record: DecodeRecord) -> None:
+        rank = dp_rank(record.ranks)
+        self._heads.append((self._starts, rank, record.ranks))
+        self._rows.append(
+            {
+                "line": record.line,
+                "offset": record.offset,
+                "time": record.time,
+                "dp_rank": rank,
+                "running_req": record.running_req,
+                "queue_req": record.queue_req,
+                "tokens": record.tokens,
+                "token_usage": record.token_usage,
+                "accept_len": record.accept_len,
+                "accept_rate_printed": record.accept_rate,
+                "cuda_graph": record.cuda_graph,
+                "gen_tok_per_s": record.gen_tok_per_s,
+                "opening": self._opening.get(rank, self._all_opening),
+                "window_tokens": 1.0,
+                "truncated": record.truncated,
+            }
+        )
+        self._opening[rank] = False
+
+    def _vllm(self, record: VllmSpecRecord) -> None:
+        # The engine line just before carries the speed and load of the same interval.
+        engine, self._engine = self._engine, None
+        self._heads.append((self._starts, 0, frozenset()))
+        self._rows.append(
+            {
+                "line": record.line,
+                "offset": record.offset,
+                "time": record.time,
+                "dp_rank": 0,
+                "running_req": engine.running_req if engine else None,
+                "queue_req": engine.queue_req if engine else None,
+                "token_usage": engine.kv_usage if engine else None,
+                "accept_len": record.mean_acceptance_length,
+                "accept_rate_printed": record.draft_acceptance_rate,
+                "gen_tok_per_s": engine.gen_tok_per_s if engine else None,
+                "opening": False,
+                "truncated": record.truncated,
+            }
+        )
+
+    def table(self, facts: StartupFacts, *, campaign: str, server_id: str) -> pd.DataFrame:
+        """The table of windows, of one reporter a data parallel rank."""
+        table = frame(WINDOWS, self._spoken_once())
+        table["campaign"], table["run_id"], table["server_id"] = campaign, "", server_id
+        # vLLM prints by the clock, so its lines do not tell how many tokens they stand for: those stay missing.
+        interval = log_interval(facts) * table["window_tokens"]
+        # A whole line without an accept length is a plain one: every step gives one token a request.
+        plain = table["accept_len"].isna() & ~table["truncated"].astype(bool)
+        table["window_tokens"] = interval * table["running_req"].astype(float) * table["accept_len"].mask(plain, 1.0)
+        table["window_s"] = (table["window_tokens"] / table["gen_tok_per_s"]).where(table["gen_tok_per_s"] > 0)
+        table["idle"] = _waited(table, tells_openings=self._has_prefill).astype("boolean")
+        return table
+
+    def _spoken_once(self) -> list[Row]:
+        """Every TP and PP rank of a DP rank prints the same tokens: the rank with most lines speaks for all.
+
+        A line that lost its tags is kept where only one rank prints, and is a repetition where several do.
+        """
+        spoken = Counter((start, rank, tags) for start, rank, tags in self._heads if tags)
+        speaker: dict[tuple[int, int], frozenset[str]] = {}
+        several: set[tuple[int, int]] = set()
+        for (start, rank, tags), _ in spoken.most_common():
+            if speaker.setdefault((start, rank), tags) != tags:
+                several.add((start, rank))
+        kept = []
+        for (start, rank, tags), row in zip(self._heads, self._rows, strict=True):
+            if tags == speaker.get((start, rank), tags) or (not tags and (start, rank) not in several):
+                kept.append(row)
+        return kept
+
+
+def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
+    """Lines that hold idle or start-up time: the first of a phase, far slower than others at that load.
+
+    A log without prefill lines (a copied piece, a decode server) does not tell where a phase begins: there any line may
+    be one. What takes long in the middle of a phase is the server's own doing and counts.
+    """
+    speed, opening = table["gen_tok_per_s"], table["opening"].fillna(False).astype(bool)
+    steady = speed.mask(opening) if tells_openings else speed
+    load = table["running_req"]
+    typical = steady.groupby(load, dropna=False).transform("median")
+    all_lines = speed.groupby(load, dropna=False)
+    typical = typical.fillna(all_lines.transform("median").where(all_lines.transform("count") >= _FEW, float("inf")))
+    # Where the number of tokens is not known, neither is the time, and the low speed has to do.
+    long = (WAITING_WINDOWS * speed < typical) & ~(table["window_s"] <= WAITING_S)
+    return (long & (opening | (not tells_openings))) | (speed == 0)
+
+
+def dp_rank(ranks: frozenset[str]) -> int:
+    """The data parallel rank among a line's tags, 0 when there is none."""
+    return next((int(match[1]) for tag in ranks if (match := _DP.fullmatch(tag))), 0)
+
+
+def log_interval(facts: StartupFacts) -> int:
+    """Decode steps a line stands for, as the server arguments state it, else the default."""
+    stated = facts.server_args.get("decode_log_interval")
+    if isinstance(stated, bool) or not isinstance(stated, int):
+        return DEFAULT_LOG_INTERVAL
+    return stated if 0 < stated <= _MOST_STEPS else DEFAULT_LOG_INTERVAL

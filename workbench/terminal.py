@@ -1,0 +1,44 @@
+"""Text for a terminal: names and log lines come from others and must not be able to steer it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+
+def printable(text: str) -> str:
+    """Text in which every control character but the newline is replaced."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def say(text: str) -> None:
+    """The answer of a command, to standard output."""
+    if sys.stdout is not None:
+        sys.stdout.write(printable(text) + "\n")
+
+
+def complain(text: str) -> None:
+    """What is said beside the answer, to standard error."""
+    if sys.stderr is not None:
+        sys.stderr.write(printable(text) + "\n")
+
+
+def accept_any_text() -> None:
+    """Let both streams write every character, escaped where the terminal's encoding lacks it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Write what is buffered now, while a reader that has gone can still be noticed."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def forget_reader() -> None:
+    """Standard output goes nowhere from here on: head or less has seen enough, and the exit must stay silent."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
