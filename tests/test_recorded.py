@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from workbench.files import read_chunks
 from workbench.paths import project_root, recorded_dir
 from workbench.spec import Origin, ReportedFigures, RunState
-from workbench.store import Campaign, RunFolder, find_campaigns, read_campaign, read_chunks, read_requests
+from workbench.store import Campaign, RunFolder, find_campaigns, read_campaign, read_requests
 
 TRIAL, SMOLLM2, KIMI = "h200_first_trial", "h200_smollm2", "kimi_k25"
 RUNS_AND_DRAFTERS = {KIMI: (12, 3), SMOLLM2: (9, 1), TRIAL: (35, 5)}

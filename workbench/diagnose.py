@@ -11,9 +11,9 @@ from workbench.analysis.diagnosis import Diagnosis, render_text
 from workbench.analysis.diagnosis import diagnose as diagnose_summary
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import UsageError
+from workbench.files import read_chunks
 from workbench.paths import reports_dir, slug
 from workbench.preflight import CheckResult, check_draft
-from workbench.store import read_chunks
 from workbench.table import LogSummary, summarise_log
 
 

@@ -12,8 +12,8 @@ from workbench.analysis.diagnosis import Diagnosis, Finding
 from workbench.analysis.frames import records
 from workbench.analysis.scaling import ScalingFit, scaling_sentence
 from workbench.analysis.wording import span, times
-from workbench.spec import CampaignInfo
 from workbench.errors import Problem
+from workbench.spec import CampaignInfo
 from workbench.theme.show import digits, display_html, heading, show_table
 
 

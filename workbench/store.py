@@ -47,11 +47,6 @@ class RunFolder:
     resolved: Mapping[str, object] | None
     log: Path | None
 
-    def in_spans(self, offset: int) -> bool:
-        """Whether a byte offset of the log belongs to this run; a run without spans owns the whole log."""
-        spans = self.status.log_spans
-        return not spans or any(start <= offset < end for start, end in spans)
-
 
 @dataclass(frozen=True, slots=True)
 class Campaign:

@@ -192,7 +192,9 @@ def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
     field = ".".join(str(part) for part in path)
     if fault["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
-        return SpecError(f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).removeprefix("; ") or None)
+        return SpecError(
+            f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).removeprefix("; ") or None
+        )
     return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where)
 
 

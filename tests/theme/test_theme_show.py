@@ -163,7 +163,7 @@ def test_digits(value: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        ("tok_per_s", "tok per s"),
+        ("tok_per_s", "tok/s"),
         ("base_tok_per_s", "base (tok/s)"),
         ("t_cycle_ms", "t cycle (ms)"),
         ("latency_s", "latency (s)"),

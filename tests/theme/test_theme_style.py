@@ -38,9 +38,19 @@ def test_every_origin_has_a_marker_of_its_own() -> None:
 
 
 def test_a_name_keeps_its_style_whoever_stands_beside_it() -> None:
-    alone = theme.series_styles(["custom-v3"])["custom-v3"]
-    assert theme.series_styles(["custom-v3", "custom-v1"])["custom-v3"] == alone
-    assert theme.series_styles(["aq-medai-k2", "custom-v1", "custom-v3"])["custom-v3"] == alone
+    own = {name: theme.series_styles([name])[name] for name in ("n500", "n2000", "n8000", "n24000", "n24000L")}
+    apart = [name for name in own if list(own.values()).count(own[name]) == 1]
+    assert len(apart) > 1
+    assert theme.series_styles(apart) == {name: own[name] for name in apart}
+    assert theme.series_styles(reversed(apart)) == {name: own[name] for name in apart}
+
+
+def test_names_that_would_share_a_style_are_still_told_apart() -> None:
+    alone = [theme.series_styles([name])[name] for name in ("custom-v1", "custom-v3")]
+    assert alone[0] == alone[1]
+    together = theme.series_styles(["custom-v3", "custom-v1"])
+    assert together["custom-v1"] == alone[0]
+    assert together["custom-v3"] != alone[0]
 
 
 def test_twelve_names_have_twelve_styles_in_any_order() -> None:

@@ -9,9 +9,10 @@ def number(value: float) -> str:
     """Three significant digits, no exponent: 90, 56.7, 2,370."""
     if value != value:
         return "not measured"
-    if abs(value) >= 100:
+    size = abs(value)
+    if size >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:.1f}".removesuffix(".0") if size >= 9.995 else f"{value:.2f}"
 
 
 def times(value: float) -> str:
@@ -25,7 +26,17 @@ def span(low: float, high: float) -> str:
     return first if first == last else f"{first}-{last}"
 
 
+def count(number_of: int, noun: str) -> str:
+    """``1 run``, ``2 runs``, ``1,000 runs``."""
+    return f"{number_of:,} {noun}{'' if number_of == 1 else 's'}"
+
+
 def one_of(words: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     held = list(words)
     return held[0] if len(held) == 1 else f"{', '.join(held[:-1])} and {held[-1]}" if held else ""
+
+
+def capital(sentence: str) -> str:
+    """The sentence with its first letter as a capital, and nothing else changed."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"

@@ -6,20 +6,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from workbench.errors import InputError
+from workbench.errors import InputError, Problem
+from workbench.files import read_chunks
 from workbench.parse.metrics import accept_length_between
+from workbench.parse.records import EventKind
 from workbench.paths import reference_points_csv
 from workbench.spec import CampaignInfo
-from workbench.store import Campaign, Problem, RunFolder, read_campaign, read_chunks, read_metrics, read_requests
+from workbench.store import Campaign, RunFolder, read_campaign, read_metrics, read_requests
 from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, TABLES, WINDOWS, Column, describe, frame
 from workbench.table.logs import LogSummary, log_figures, summarise_log
-from workbench.table.requests import request_row
+from workbench.table.requests import request_rows
 from workbench.table.runs import run_row
 
 __all__ = ["TABLES", "Column", "LogSummary", "Tables", "describe", "load_tables", "reference_points", "summarise_log"]
@@ -107,8 +112,8 @@ class _Reader:
                     drafter=drafters.get(run.spec.drafter or ""),
                     requests=requests,
                     log=log,
-                    log_row=_log_row(own, log),
-                    accept_length_counters=_counters(run),
+                    log_row=_log_row(run, own, log),
+                    accept_length_counters=self._counters(run),
                 )
             )
             self.requests += requests
@@ -152,10 +157,24 @@ class _Reader:
         try:
             records, problems = read_requests(run)
         except InputError as error:
-            records, problems = [], [Problem(str(run.path), str(error))]
+            self._note(run, error)
+            return []
         self.problems += problems
-        prompt_set = run.spec.workload.prompt_set
-        return [request_row(campaign.info.name, run.spec.run_id, prompt_set, record) for record in records]
+        rows, faults = request_rows(campaign.info.name, run.spec.run_id, run.spec.workload.prompt_set, records)
+        self.problems += [Problem(str(run.path / "requests.jsonl"), fault) for fault in faults]
+        return rows
+
+    def _counters(self, run: RunFolder) -> float | None:
+        try:
+            pair = read_metrics(run)
+        except InputError as error:
+            self._note(run, error)
+            return None
+        value = None if pair is None else accept_length_between(*pair)
+        return value if value is not None and math.isfinite(value) else None
+
+    def _note(self, run: RunFolder, error: InputError) -> None:
+        self.problems.append(Problem(error.where or str(run.path), f"{error.what}; the rest of the run is used"))
 
     def _log(self, campaign: Campaign, run: RunFolder) -> LogSummary | None:
         if run.log is None:
@@ -171,27 +190,32 @@ class _Reader:
         name = f"{campaign.info.name}/{run.spec.server_id}"
         try:
             return summarise_log(
-                read_chunks(path), name=name, campaign=campaign.info.name, server_id=run.spec.server_id
+                read_chunks(path, self.problems), name=name, campaign=campaign.info.name, server_id=run.spec.server_id
             )
         except InputError as error:
-            self.problems.append(Problem(str(path), str(error)))
+            self._note(run, error)
             return None
 
 
 def _own_windows(run: RunFolder, log: LogSummary | None) -> pd.DataFrame:
     if log is None:
         return frame(WINDOWS, [])
-    mine = pd.Series([run.in_spans(offset) for offset in log.windows["offset"]], index=log.windows.index, dtype=bool)
-    return log.windows[mine].assign(run_id=run.spec.run_id)
+    mine = _in_spans(run, log.windows["offset"].to_numpy(dtype="int64"))
+    return log.windows[mine].assign(run_id=run.spec.run_id, server_id=run.spec.server_id)
 
 
-def _log_row(windows: pd.DataFrame, log: LogSummary | None) -> dict[str, object]:
+def _log_row(run: RunFolder, windows: pd.DataFrame, log: LogSummary | None) -> dict[str, object]:
     if log is None:
         return {}
-    retractions = sum(event.kind == "retraction" for event in log.events)
-    return {**log_figures(windows), "num_retractions": retractions}
+    retracted = [event.offset for event in log.events if event.kind is EventKind.RETRACTION]
+    mine = _in_spans(run, np.array(retracted, dtype="int64"))
+    return {**log_figures(windows), "num_retractions": int(mine.sum())}
 
 
-def _counters(run: RunFolder) -> float | None:
-    pair = read_metrics(run)
-    return None if pair is None else accept_length_between(*pair)
+def _in_spans(run: RunFolder, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which byte offsets of the log belong to the run; a run without spans owns the whole log."""
+    spans = run.status.log_spans
+    inside = np.full(len(offsets), not spans)
+    for start, end in spans:
+        inside |= (start <= offsets) & (offsets < end)
+    return inside

@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 
 from workbench.errors import LogError
+from workbench.files import read_chunks
 from workbench.parse.records import ParseCounts, Record
 from workbench.parse.server_log import CountsBuilder, iter_records
-from workbench.store import read_chunks
 from workbench.table.export import Row, decode_rows, write_rows
 
 

@@ -30,7 +30,7 @@ def request_rows(
         rows.append({"campaign": campaign, "run_id": run_id, "prompt_set": prompt_set, **row})
         for fault in wrong:
             faults.setdefault(fault, []).append(number)
-    return rows, [f"{fault}: left out in {_of(numbers)}" for fault, numbers in faults.items()]
+    return rows, [f"{fault} in {_of(numbers)}" for fault, numbers in faults.items()]
 
 
 def _of(numbers: Sequence[int]) -> str:
@@ -42,7 +42,7 @@ def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
     row |= {name: _seconds(record.get(name)) for name in _SECONDS}
     row |= {"text_hash": _first_text(record, _HASH_KEYS), "steps_histogram": None}
     faults = [
-        f"{name} is not {'a whole number' if name in _COUNTS else 'a number of seconds'} from 0"
+        f"{name} is left out, not {'a whole number' if name in _COUNTS else 'a number of seconds'} from 0,"
         for name in (*_COUNTS, *_SECONDS)
         if record.get(name) is not None and row[name] is None
     ]
@@ -50,10 +50,9 @@ def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
     if key is not None:
         row["steps_histogram"] = histogram = _histogram(record[key])
         if histogram is None:
-            faults.append(f"{key} is not a list of whole numbers from 0")
+            faults.append(f"{key} is left out, not a list of whole numbers from 0,")
         elif row["spec_verify_ct"] not in (None, sum(histogram)):
-            row["steps_histogram"] = None
-            faults.append(f"{key} does not add up to spec_verify_ct")
+            faults.append(f"{key} does not add up to spec_verify_ct and is used as it is")
     row["repeat"] = row["repeat"] or 0
     return row | _outcome(record, faults), faults
 
@@ -62,7 +61,7 @@ def _outcome(record: Mapping[str, object], faults: list[str]) -> Row:
     """Whether the request finished: what the record says, else whether it names an error."""
     error, ok = record.get("error"), record.get("ok")
     if ok is not None and not isinstance(ok, bool):
-        faults.append("ok is neither true nor false")
+        faults.append("ok is left out, neither true nor false,")
     named = None if error in (None, "", False) else _clean(str(error))
     return {"ok": ok if isinstance(ok, bool) else named is None, "error": named}
 
@@ -83,7 +82,7 @@ def pooled_accept_length(rows: Sequence[Mapping[str, object]]) -> float | None:
         total = add_histograms(h for h in histograms if isinstance(h, list))
         return sum((drafts + 1) * steps for drafts, steps in enumerate(total)) / sum(total)
     counted = [(_int(row["completion_tokens"]), _int(row["spec_verify_ct"])) for row in with_steps]
-    known = [(tokens, steps) for tokens, steps in counted if tokens is not None and steps]
+    known = [(tokens, steps) for tokens, steps in counted if tokens and steps]
     return sum(t - 1 for t, _ in known) / sum(s for _, s in known) if known else None
 
 

@@ -122,11 +122,12 @@ def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:
     concurrency = run.spec.workload.max_concurrency
     histograms = [row["steps_histogram"] for row in good if isinstance(row["steps_histogram"], list)]
     steps = [row["spec_verify_ct"] for row in good if isinstance(row["spec_verify_ct"], int)]
+    tokens = [row["completion_tokens"] for row in good if isinstance(row["completion_tokens"], int)]
     return {
         "num_requests": len(good),
         "num_failed": len(requests) - len(good),
         "repeats": len({row["repeat"] for row in requests}),
-        "completion_tokens": sum(t for row in good if isinstance(t := row["completion_tokens"], int)),
+        "completion_tokens": sum(tokens) if tokens else None,
         "spec_verify_ct": sum(steps) if steps else None,
         "accept_length_requests": pooled_accept_length(good) if run.spec.spec_decode else None,
         "output_tok_per_s": output_speed(good, concurrency),

@@ -23,13 +23,17 @@ def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
         num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not tell the
         tokens of a line (vLLM).
     """
-    levels = _parts(windows).groupby("running_req").agg(
-        tokens=("tokens", "sum"),
-        seconds=("seconds", "sum"),
-        opening_s=("opening_s", "sum"),
-        left_out_s=("left_out_s", "sum"),
-        median=("speed", "median"),
-        num_windows=("counted", "sum"),
+    levels = (
+        _parts(windows)
+        .groupby("running_req")
+        .agg(
+            tokens=("tokens", "sum"),
+            seconds=("seconds", "sum"),
+            opening_s=("opening_s", "sum"),
+            left_out_s=("left_out_s", "sum"),
+            median=("speed", "median"),
+            num_windows=("counted", "sum"),
+        )
     )
     levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
     levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)

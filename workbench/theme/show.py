@@ -21,7 +21,7 @@ from workbench.errors import UsageError
 DOWNLOAD_LIMIT_BYTES = 200_000
 NOT_MEASURED = "not measured"
 _DPI = 144
-_UNITS = {"_tok_per_s": "tok/s", "_per_s": "1/s", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_gb": "GB"}
+_UNITS = {"tok_per_s": "tok/s", "ms": "ms", "s": "s", "bytes": "bytes", "gb": "GB"}
 
 Format = str | Callable[[Any], str]
 
@@ -162,9 +162,9 @@ def csv_link(df: pd.DataFrame, name: str) -> Markup:
 def heading(column: str) -> str:
     """A column name as words, with its unit: ``t_cycle_ms`` becomes ``t cycle (ms)``."""
     for suffix, unit in _UNITS.items():
-        if column.endswith(suffix):
-            return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
-    return column.replace("_", " ")
+        if column.endswith(f"_{suffix}"):
+            return f"{column.removesuffix(f'_{suffix}').replace('_', ' ')} ({unit})"
+    return _UNITS.get(column, column.replace("_", " "))
 
 
 def digits(value: float) -> str:

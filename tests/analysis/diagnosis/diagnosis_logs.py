@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 
 from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
+from workbench.files import read_chunks
 from workbench.paths import recorded_dir
 from workbench.preflight.result import CheckResult
-from workbench.store import read_chunks
 from workbench.table import LogSummary, summarise_log
 
 STAMP = "2026-02-23 17:30:43"

@@ -2,110 +2,156 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pandas as pd
 
-from workbench.analysis.answers.common import break_even_span, count, draft_tokens, near, real_runs
+from workbench.analysis.answers.common import (
+    at_lowest,
+    break_even_span,
+    draft_tokens,
+    near,
+    real_runs,
+    run_name,
+)
 from workbench.analysis.frames import most
-from workbench.analysis.wording import number, span
+from workbench.analysis.wording import count, number, one_of, span
+
+MIN_STEP_COUNTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One break-even for every number of steps that was measured.
+
+    ``value`` is the middle of the best runs of each number of steps, ``low`` and ``high`` are their ends, ``runs`` are
+    those best runs. Other work on the machine only ever slows a run, so the best one is the nearest to its own cost.
+    """
+
+    value: float
+    low: float
+    high: float
+    steps: tuple[int, int]
+    runs: pd.DataFrame
+
+
+def shared_level(costs: pd.DataFrame) -> Level | None:
+    """The break-even of all numbers of steps, where at least `MIN_STEP_COUNTS` were measured and lie near each other.
+
+    At the lowest concurrency, and only where the runs do not differ in CUDA graphs.
+    """
+    known = at_lowest(real_runs(costs)).dropna(subset=["break_even", "num_steps"])
+    best = known.sort_values("break_even_low", kind="stable").drop_duplicates("num_steps")
+    values = best["break_even_low"]
+    if len(best) < MIN_STEP_COUNTS or len(known["cuda_graph"].dropna().unique()) > 1 or not near(values):
+        return None
+    steps = int(best["num_steps"].min()), int(best["num_steps"].max())
+    return Level(float(values.median()), float(values.min()), float(values.max()), steps, best)
 
 
 def break_even(costs: pd.DataFrame) -> str | None:
-    """Break-even accept length by draft tokens and CUDA graphs, beside the best accept length measured.
+    """Break-even accept length by steps, or by draft tokens and CUDA graphs, beside the best accept length measured.
 
     At the lowest concurrency measured; the others follow as ranges.
     """
     known = real_runs(costs).dropna(subset=["break_even"])
     if known.empty:
         return None
-    lowest = known["max_concurrency"].min()
-    single = known[(known["max_concurrency"] == lowest).fillna(True)]
-    steps = sorted(single["num_steps"].dropna().unique())
-    if len(steps) >= 3 and len(single["cuda_graph"].dropna().unique()) <= 1:
-        where = _break_even_by_steps(single, steps)
-    else:
-        where = "; ".join(_break_even_groups(single))
+    single = at_lowest(known)
     others = [
         f"{break_even_span(group)} at {concurrency}"
         for concurrency, group in known[~known.index.isin(single.index)].groupby("max_concurrency")
     ]
     more = f"; at higher concurrency {', '.join(others)}" if others else ""
-    return f"Break-even accept length is {where}{more}; {_best_length(single)}"
+    return f"Break-even accept length is {_where(single)}{more}. The best accept length measured is {_reached(single)}."
 
 
-def _break_even_by_steps(known: pd.DataFrame, steps: list[int]) -> str:
-    """One value where the best passes of all step counts lie near each other, else one a step count.
-
-    Other work on the machine only ever slows a pass, so the best pass of a step count is the nearest to its own cost.
-    """
-    best = known.groupby("num_steps")["break_even_low"].min()
-    if near(best):
+def _where(single: pd.DataFrame) -> str:
+    level = shared_level(single)
+    if level is not None:
+        first, last = level.steps
         return (
-            f"near {best.median():.2f} at every number of steps from {steps[0]} to {steps[-1]} (best passes "
-            f"{span(best.min(), best.max())}, all passes up to {known['break_even_high'].max():.2f})"
+            f"near {level.value:.2f} at every number of steps from {first} to {last} (best run of each "
+            f"{span(level.low, level.high)}, all runs up to {single['break_even_high'].max():.2f})"
         )
-    return ", ".join(
-        f"{break_even_span(known[known['num_steps'] == number_of])} at {count(int(number_of), 'step')}"
-        for number_of in steps
+    steps = sorted(int(steps) for steps in single["num_steps"].dropna().unique())
+    if len(steps) >= MIN_STEP_COUNTS and len(single["cuda_graph"].dropna().unique()) <= 1:
+        said = [f"{break_even_span(single[single['num_steps'] == each])} at {count(each, 'step')}" for each in steps]
+        unknown = single[single["num_steps"].isna()]
+        return ", ".join([*said, f"{break_even_span(unknown)} where steps are not stated"] if len(unknown) else said)
+    return "; ".join(_by_graphs(single))
+
+
+def _by_graphs(known: pd.DataFrame) -> list[str]:
+    off = (known["cuda_graph"] == False).fillna(False).astype(bool)  # noqa: E712 (pandas, three-valued)
+    said = [
+        f"{break_even_span(group)} at {draft_tokens(tokens)}{_graphs(group)}"
+        for tokens, group in known[~off].groupby("num_draft_tokens", dropna=False)
+    ]
+    # Without graphs a step is bound by launching, whatever the number of draft tokens: one group.
+    return [*said, f"{break_even_span(known[off])} with CUDA graphs off"] if off.any() else said
+
+
+def _graphs(group: pd.DataFrame) -> str:
+    unknown = int(group["cuda_graph"].isna().sum())
+    if unknown == len(group):
+        return " (CUDA graphs not stated)"
+    if not unknown:
+        return " with CUDA graphs"
+    return f" with CUDA graphs ({count(unknown, 'run')} of {len(group)} {'does' if unknown == 1 else 'do'} not state them)"
+
+
+def _reached(costs: pd.DataFrame) -> str:
+    best = most(costs, "accept_length_high")
+    return f"{span(best['accept_length_low'], best['accept_length_high'])} ({run_name(best, costs)})"
+
+
+def forced_break_even(costs: pd.DataFrame) -> str | None:
+    """What a cycle costs by the runs with forced acceptance, where no other run tells."""
+    if real_runs(costs)["break_even"].notna().any():
+        return None
+    forced = costs[costs["origin"] == "simulated"].dropna(subset=["break_even", "max_concurrency"])
+    if forced.empty:
+        return None
+    levels = one_of(f"{break_even_span(group)} at {level}" for level, group in forced.groupby("max_concurrency"))
+    return (
+        f"Runs with a forced accept length tell the cost of a cycle: by the clients' speeds a drafter breaks even at "
+        f"an accept length of {levels} {'request' if levels.endswith(' at 1') else 'requests'} in flight."
     )
 
 
 def fixed_cost(costs: pd.DataFrame) -> str | None:
     """What to do where a verify cycle costs the same whatever the number of steps, and nothing wins."""
-    known = real_runs(costs).dropna(subset=["break_even", "num_steps", "t_cycle_ms"])
-    known = known[known["max_concurrency"] == known["max_concurrency"].min()]
-    best = known.groupby("num_steps")["break_even_low"].min()
-    if len(best) < 3 or not near(best) or (known["speedup"] >= 1).any():
+    level = shared_level(costs)
+    single = at_lowest(real_runs(costs))
+    if level is None or (single["speedup"] >= 1).any():
         return None
-    cycles = known.groupby("num_steps")["t_cycle_ms_low"].min()
-    reached = known["accept_length_high"].max()
+    cycles, plain = level.runs["t_cycle_ms_low"], level.runs["t_base_ms"]
+    reached = single["accept_length_high"].max()
     return (
-        f"A verify cycle takes {cycles.min():.1f}-{cycles.max():.1f} ms at any number of steps against "
-        f"{known['t_base_ms'].median():.1f} ms for a plain step: a fixed cost dominates. Profile the cycle (host time, "
-        f"overlap, attention backend) first; with it as it is the best accept length, {reached:.2f}, would have to "
-        f"grow to {best.median():.2f}."
+        f"Profile one verify cycle (host time, kernel launches, synchronisation, attention backend) before training "
+        f"more: it takes {_ms(cycles)} at {level.steps[0]} to {level.steps[1]} steps against {_ms(plain)} for a plain "
+        f"step, so most of its cost does not depend on the steps. As it is, the best accept length, {reached:.2f}, "
+        f"would have to grow to {level.value:.2f}."
     )
 
 
-def _break_even_groups(known: pd.DataFrame) -> list[str]:
-    groups = known.assign(graphs=known["cuda_graph"].map({True: "on", False: "off"}).fillna("not stated").astype(str))
-    # Without graphs a step is bound by launching, whatever the number of draft tokens: one group.
-    off = groups[groups["graphs"] == "off"]
-    said = [
-        f"{break_even_span(group)} at {draft_tokens(tokens)}{_graphs(group)}"
-        for tokens, group in groups[groups["graphs"] != "off"].groupby("num_draft_tokens", dropna=False)
-    ]
-    if len(off):
-        said.append(f"{break_even_span(off)} with CUDA graphs off")
-    return said
-
-
-def _best_length(costs: pd.DataFrame) -> str:
-    known = real_runs(costs).dropna(subset=["accept_length"])
-    best = most(known, "accept_length_high")
-    reached = span(best["accept_length_low"], best["accept_length_high"])
-    return f"the best accept length measured is {reached} ({best['label']})."
-
-
-def _graphs(group: pd.DataFrame) -> str:
-    kinds = set(group["graphs"])
-    return {frozenset({"on"}): " with CUDA graphs", frozenset({"not stated"}): " (graphs not stated)"}.get(
-        frozenset(kinds), " with CUDA graphs (one run does not state them)"
-    )
+def _ms(values: pd.Series) -> str:
+    first, last = f"{values.min():.1f}", f"{values.max():.1f}"
+    return f"{first} ms" if first == last else f"{first}-{last} ms"
 
 
 def graphs_off(costs: pd.DataFrame) -> str | None:
     """Runs with CUDA graphs off whose break-even lies above every accept length measured in the campaign."""
-    real = real_runs(costs)
-    off = real[(real["cuda_graph"] == False) & real["break_even_low"].notna()]  # noqa: E712 (pandas, three-valued)
-    if off.empty or real["accept_length_high"].isna().all():
-        return None
+    real = at_lowest(real_runs(costs))
+    off = real[(real["cuda_graph"] == False).fillna(False).astype(bool) & real["break_even_low"].notna()]  # noqa: E712
     reached = real["accept_length_high"].max()
-    if off["break_even_low"].min() <= reached:
+    if off.empty or not off["break_even_low"].min() > reached:
         return None
-    base = number(off["base_tok_per_s"].max())
+    bases = one_of(f"{number(speed)}" for speed in sorted(off["base_tok_per_s"].dropna().unique()))
     return (
         f"With CUDA graphs off break-even is {break_even_span(off)}, above every accept length measured (at most "
-        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {base} tok/s.{_switched_on(real)}"
+        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {bases} tok/s.{_switched_on(real)}"
     )
 
 
@@ -113,9 +159,9 @@ def _switched_on(real: pd.DataFrame) -> str:
     pairs = real.dropna(subset=["num_draft_tokens", "tok_per_s"])
     for (drafter, tokens), group in pairs.groupby(["drafter", "num_draft_tokens"]):
         off, on = (group[group["cuda_graph"] == state]["tok_per_s"] for state in (False, True))
-        if len(off) and len(on):
+        if len(off) and len(on) and on.max() > off.max():
             return (
-                f" Switching them on took {drafter} at {tokens} draft tokens from {number(off.max())} to "
+                f" Switching them on took {drafter} at {draft_tokens(tokens)} from {number(off.max())} to "
                 f"{number(on.max())} tok/s."
             )
     return ""

@@ -1,21 +1,32 @@
-"""Helpers of the answers: which rows count, and how ranges of them are said."""
+"""Helpers of the answers: which rows count, how ranges of them are said, and what a run is called."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.wording import span
+from workbench.analysis.frames import Row, known
+from workbench.analysis.wording import count, span
 
-NEAR = 0.2  # break-evens within this share of their middle are called one value
+# Two passes of one configuration differ by as much: break-evens that lie within it of their middle are one value.
+NEAR = 0.15
+# Settings that tell runs of one label apart, and the words for them.
+_APART = (("prompt_set", "{}"), ("max_concurrency", "concurrency {}"), ("baseline_group", "group {}"))
 
 
 def real_runs(costs: pd.DataFrame) -> pd.DataFrame:
+    """Runs whose acceptance was measured, not forced."""
     return costs[costs["origin"] != "simulated"]
 
 
+def at_lowest(costs: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the lowest concurrency that is stated, and those that do not state theirs."""
+    return costs[(costs["max_concurrency"] == costs["max_concurrency"].min()).fillna(True).astype(bool)]
+
+
 def near(values: pd.Series) -> bool:
+    """Whether all values lie within `NEAR` of their middle."""
     middle = values.median()
-    return bool((values - middle).abs().quantile(0.9) <= NEAR * middle)
+    return bool(((values - middle).abs() <= NEAR * middle).all())
 
 
 def break_even_span(group: pd.DataFrame) -> str:
@@ -23,8 +34,14 @@ def break_even_span(group: pd.DataFrame) -> str:
 
 
 def draft_tokens(tokens: object) -> str:
-    return "an unknown number of draft tokens" if pd.isna(tokens) else f"{int(tokens)} draft tokens"  # type: ignore[call-overload]
+    return count(int(tokens), "draft token") if known(tokens) else "an unknown number of draft tokens"  # type: ignore[call-overload]
 
 
-def count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"
+def run_name(run: Row, among: pd.DataFrame) -> str:
+    """The run's label, and the settings that set it apart from other runs of that label."""
+    same = among[among["label"] == run["label"]]
+    parts = [str(run["label"])]
+    for column, words in _APART:
+        if column in same and len(same[column].dropna().unique()) > 1 and run[column] is not None:
+            parts.append(words.format(run[column]))
+    return ", ".join(parts)
