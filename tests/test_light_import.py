@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 
 import pytest
@@ -22,3 +23,18 @@ def test_a_loaded_module_stays_usable() -> None:
         assert importlib.import_module("json").loads("1") == 1
         raise ZeroDivisionError
     assert importlib.import_module("json") is sys.modules["json"]
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("workbench.report", "rfc3987_syntax papermill matplotlib pandas"),
+        ("workbench.notebook.child", "rfc3987_syntax pyarrow nbconvert matplotlib pandas"),
+        ("workbench.notebook", "papermill nbformat nbconvert pandas"),
+        ("workbench.index", "papermill nbformat nbconvert pandas"),
+    ],
+)
+def test_rooms_stay_quick_to_import(module: str, heavy: str) -> None:
+    script = f"import sys, {module}; print([name for name in {heavy.split()!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

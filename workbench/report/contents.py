@@ -17,13 +17,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING, Any
 
 from workbench.provenance import redact
 from workbench.report.clean import plain_text
 from workbench.spec import Scalar
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # at run time `render` imports nbformat, in the quick way
 
 NEXT = "Next:"
 ANSWER, HEADLINE, PROBLEMS = "answer", "headline", "problems"

@@ -162,9 +162,11 @@ def csv_link(df: pd.DataFrame, name: str) -> Markup:
 def heading(column: str) -> str:
     """A column name as words, with its unit: ``t_cycle_ms`` becomes ``t cycle (ms)``."""
     for suffix, unit in _UNITS.items():
+        if column == suffix:
+            return unit
         if column.endswith(f"_{suffix}"):
             return f"{column.removesuffix(f'_{suffix}').replace('_', ' ')} ({unit})"
-    return _UNITS.get(column, column.replace("_", " "))
+    return column.replace("_", " ")
 
 
 def digits(value: float) -> str:

@@ -113,10 +113,11 @@ def forced_break_even(costs: pd.DataFrame) -> str | None:
     forced = costs[costs["origin"] == "simulated"].dropna(subset=["break_even", "max_concurrency"])
     if forced.empty:
         return None
-    levels = one_of(f"{break_even_span(group)} at {level}" for level, group in forced.groupby("max_concurrency"))
+    levels = [f"{break_even_span(group)} at {level}" for level, group in forced.groupby("max_concurrency")]
+    levels[0] = levels[0].replace(" at ", " at concurrency ")
     return (
-        f"Runs with a forced accept length tell the cost of a cycle: by the clients' speeds a drafter breaks even at "
-        f"an accept length of {levels} {'request' if levels.endswith(' at 1') else 'requests'} in flight."
+        "Runs with a forced accept length tell what a cycle costs: by the clients' speeds a drafter would break even at "
+        f"an accept length of {one_of(levels)}."
     )
 
 

@@ -4,93 +4,112 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.answers.common import count, draft_tokens, real_runs
+from workbench.analysis.answers.common import real_runs, run_name
 from workbench.analysis.frames import Row, most, records
-from workbench.analysis.wording import number, one_of, times
+from workbench.analysis.wording import capital, count, number, one_of, span, times
 
 WIDE = 0.3  # an interval wider than this share of its speedup is called wide
 
 
 def pays(speedups: pd.DataFrame) -> str:
     """Whether any configuration beats its baseline, with the best one's numbers. Simulated runs do not count."""
-    real = speedups[(speedups["origin"] != "simulated") & speedups["speedup"].notna()]
+    real = real_runs(speedups).dropna(subset=["speedup"])
     if real.empty:
         return f"Whether speculation pays was not measured: {_only_simulated(speedups)}."
     wins = real[real["verdict"] == "win"]
     if len(wins):
-        best = most(wins, "speedup")
-        where = one_of(f"{int(c)}" for c in sorted(wins["max_concurrency"].dropna().unique()))
-        return f"Speculation pays at concurrency {where}: {best['label']} gives {_gain(best)} the baseline."
+        return f"Speculation pays{_at_concurrency(wins, 'and')}: {_best(wins)}."
+    if (real["speedup"] >= 1).any():
+        best = most(real, "speedup")
+        why = "within noise" if best["verdict"] == "noise" else f"no verdict: {best['reason'] or 'too few passes'}"
+        return f"Whether speculation pays is not decided: {_best(real)} ({why})."
+    beaten = f"nothing beat the baseline{_at_concurrency(real, 'or')}"
+    lost = int((real["verdict"] == "loss").sum())
+    head = f"Do not enable speculation here: {beaten}" if lost > len(real) / 2 else capital(beaten)
+    sure = f"; {lost} of {count(len(real), 'run')} {'loses' if lost == 1 else 'lose'} beyond noise" if lost else ""
+    return f"{head}. {capital(_best(real))}{sure}."
+
+
+def _best(real: pd.DataFrame) -> str:
+    """The run with the highest speedup and its numbers."""
     best = most(real, "speedup")
-    if (real["speedup"] < 1).all():
-        lost = int((real["verdict"] == "loss").sum())
-        certain = f", {lost} of {len(real)} beyond noise" if lost else ""
-        head = "Do not enable speculation here: nothing" if lost > len(real) / 2 else "Nothing"
-        return (
-            f"{head} beat the baseline; the best of {count(len(real), 'run')} ({best['label']}) reached "
-            f"{number(best['tok_per_s'])} tok/s against {number(best['base_tok_per_s'])}, {_gain(best)}{certain}."
-        )
-    return f"Whether speculation pays is not decided: the best ({best['label']}) gives {_gain(best)} the baseline."
+    name = run_name(best, real)
+    who = f"the best of {count(len(real), 'run')} ({name})" if len(real) > 1 else name
+    speeds = f"{number(best['tok_per_s'])} tok/s against {number(best['base_tok_per_s'])}"
+    return f"{who} reached {speeds}, {times(best['speedup'])}{interval_words(best)}"
+
+
+def interval_words(row: Row) -> str:
+    """The interval of a speedup and what it is; one figure an arm has none."""
+    low, high, method = row["low"], row["high"], str(row["method"] or "")
+    if low is None or high is None or low == high:
+        return " (one figure an arm)" if method.startswith("one figure") else ""
+    if "bootstrap" in method:
+        return f" (95 % {span(low, high)})"
+    return f" ({span(low, high)} by the client and the log)" if "log" in method else f" ({span(low, high)} in the source)"
+
+
+def _at_concurrency(rows: pd.DataFrame, word: str) -> str:
+    """Where there are several levels, or one that is not 1: `` at concurrency 1, 8 or 32``."""
+    levels = [f"{level}" for level in sorted(rows["max_concurrency"].dropna().unique())]
+    if not levels or (levels == ["1"] and word == "or"):
+        return ""
+    return f" at concurrency {f' {word} '.join(one_of(levels).rsplit(' and ', 1))}"
 
 
 def _only_simulated(speedups: pd.DataFrame) -> str:
     forced = speedups[(speedups["origin"] == "simulated") & speedups["speedup"].notna()]
     if forced.empty:
         return "no sound speculative run has a speed beside a baseline's"
-    said = ", ".join(
-        f"{times(row['speedup'])} at concurrency {row['max_concurrency']}"
+    said = one_of(
+        times(row["speedup"]) + ("" if row["max_concurrency"] is None else f" at concurrency {row['max_concurrency']}")
         for row in records(forced.sort_values("max_concurrency"))
     )
     return f"the only sound speculative runs have their accept length forced ({said})"
 
 
-def _gain(row: Row) -> str:
-    interval = f" [{row['low']:.2f}, {row['high']:.2f}]" if row["low"] is not None and row["low"] != row["high"] else ""
-    return f"{times(row['speedup'])}{interval}"
-
-
-def best_shape(costs: pd.DataFrame) -> str:
-    """The configuration with the highest speed over its baseline, and how the others compare."""
-    known = real_runs(costs).dropna(subset=["speedup", "num_draft_tokens"])
-    if known.empty:
-        return "Which number of draft tokens is best was not measured: no run has both its shape and a speed."
-    best = most(known, "speedup")
-    others = known.groupby("num_draft_tokens")["speedup"].max()
-    ranking = ", ".join(f"{tokens}: {times(value)}" for tokens, value in others.items())
-    verb = "is best" if best["speedup"] >= 1 else "comes nearest, and still loses"
-    return (
-        f"{draft_tokens(best['num_draft_tokens']).capitalize()} {verb}: {best['label']} gives "
-        f"{times(best['speedup'])} its baseline (best by draft tokens {ranking})."
-    )
-
-
 def by_concurrency(speedups: pd.DataFrame) -> str | None:
     """The best speedup at each concurrency, where more than one was measured."""
-    known = speedups[(speedups["origin"] != "simulated")].dropna(subset=["speedup", "max_concurrency"])
+    known = real_runs(speedups).dropna(subset=["speedup", "max_concurrency"])
     best = known.groupby("max_concurrency")["speedup"].max()
     if len(best) < 2:
-        return "Only one concurrency was measured with a baseline beside it." if len(best) else None
-    said = ", ".join(f"{times(value)} at {concurrency}" for concurrency, value in best.items())
-    return f"Best speedup by concurrency: {said}."
+        return f"Only concurrency {best.index[0]} was measured with a baseline beside it." if len(best) else None
+    return f"Best speedup by concurrency: {one_of(f'{times(value)} at {level}' for level, value in best.items())}."
+
+
+def undecided(speedups: pd.DataFrame, most_lines: int = 3) -> list[str]:
+    """Which runs have no verdict, and why; runs of one reason in one sentence."""
+    open_runs = speedups[speedups["verdict"] == "not decidable"]
+    said: dict[str, list[str]] = {}
+    for run in records(open_runs):
+        said.setdefault(str(run["reason"] or "no reason stated"), []).append(run_name(run, speedups))
+    lines = [f"Not decided, {reason}: {'; '.join(_few(names))}." for reason, names in said.items()]
+    more = len(lines) - most_lines
+    return [*lines[:most_lines], f"{count(more, 'more reason')} in the table of speedups."] if more > 0 else lines
+
+
+def _few(names: list[str], most_names: int = 4) -> list[str]:
+    return [*names[:most_names], f"{len(names) - most_names:,} more"] if len(names) > most_names + 1 else names
 
 
 def timing_noise(speedups: pd.DataFrame, runs: pd.DataFrame, drift: pd.DataFrame) -> str | None:
     """Why the speedup intervals are wide, where they are."""
-    known = speedups.dropna(subset=["speedup", "low", "high"])
-    width = ((known["high"] - known["low"]) / known["speedup"]).median() if len(known) else 0.0
+    resampled = speedups["method"].str.contains("bootstrap").fillna(False).astype(bool)
+    known = speedups[resampled].dropna(subset=["speedup", "low", "high"])
+    width = float(((known["high"] - known["low"]) / known["speedup"]).median()) if len(known) else 0.0
     if not width > WIDE:
         return None
     reasons = []
-    if len(drift) and drift["relative"].sub(1).abs().max() > 0:
-        reasons.append(f"passes of the same baseline differ by up to {drift['relative'].sub(1).abs().max():.0%}")
+    moved = drift["relative"].sub(1).abs().max()
+    if moved > 0:
+        reasons.append(f"passes of the same baseline differ by up to {moved:.0%}")
     alive = runs["servers_alive"].dropna()
     if len(alive) and alive.max() > 1:
-        reasons.append(f"{int(alive.min())} to {int(alive.max())} servers were alive on the GPU")
+        first, last = int(alive.min()), int(alive.max())
+        reasons.append(f"{last if first == last else f'{first} to {last}'} servers were alive on the GPU")
     repeats = runs.loc[runs["role"] == "speculative", "repeats"].dropna()
     if len(repeats):
-        reasons.append(
-            f"a configuration has {int(repeats.median())} pass{'es' if repeats.median() > 1 else ''} in most cases"
-        )
-    return (
-        f"Timing intervals are wide ({width:.0%} of the speedup in the middle): {'; '.join(reasons) or 'few passes'}."
-    )
+        usual = int(repeats.median())
+        reasons.append(f"most configurations have {usual} pass{'' if usual == 1 else 'es'}")
+    why = one_of(reasons) or "there are few passes"
+    return f"Timing intervals are wide, {width:.0%} of the speedup in the median: {why}."
