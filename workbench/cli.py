@@ -8,37 +8,35 @@ did not finish); 2 wrong usage; 3 input that cannot be used; 4 a notebook failed
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench import __version__
-from workbench.errors import WorkbenchError
+from workbench import __version__, terminal
+from workbench.errors import InputError, WorkbenchError
+from workbench.terminal import complain, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error of ours becomes a message on standard error."""
+    terminal.accept_any_text()
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.call(arguments))
+        code = int(arguments.call(arguments))
+        terminal.flush()
+        return code
     except WorkbenchError as error:
-        _complain(f"workbench: {error}")
+        complain(f"workbench: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _complain("workbench: interrupted")
+        complain("workbench: interrupted")
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; point stdout elsewhere so that the interpreter's flush is silent.
-        sys.stdout = None
+        terminal.forget_reader()
         return 0
-
-
-def _complain(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    except OSError as error:
+        what = f"{error.strerror or error}\n  -> check the path, its permissions and the space left"
+        complain(f"workbench: {f'{error.filename}: ' if error.filename else ''}{what}")
+        return InputError.exit_code
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
@@ -50,19 +48,20 @@ def _diagnose(arguments: argparse.Namespace) -> int:
     outcome = diagnose.diagnose_files(
         arguments.log, baseline=arguments.baseline, draft=arguments.draft, target=arguments.target
     )
-    _say(diagnose.render(outcome, colour=sys.stdout.isatty()))
+    say(diagnose.render(outcome), bold_first_line=True)
     if arguments.page is not None:
-        _say(f"page: {diagnose.write_page(outcome, arguments.page)}")
-    return 1 if outcome.diagnosis.certain_fault else 0
+        say(f"page: {diagnose.write_page(outcome, arguments.page)}")
+    return outcome.exit_code
 
 
 def _parse(arguments: argparse.Namespace) -> int:
     from workbench.table.parse_logs import parse_logs
 
     report = parse_logs(arguments.log, how=arguments.format, out=arguments.out)
+    terminal.flush()
     for line in report.lines:
-        _complain(line)
-    return 0 if report.rows else 3
+        complain(line)
+    return report.exit_code
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -70,12 +69,12 @@ def _report(arguments: argparse.Namespace) -> int:
 
     if arguments.list:
         for line in reports.list_campaigns():
-            _say(line)
+            say(line)
         return 0
     outcome = reports.build(
-        campaigns=arguments.campaign, notebooks=arguments.notebook, workers=arguments.workers, say=_complain
+        campaigns=arguments.campaign, notebooks=arguments.notebook, workers=arguments.workers, say=complain
     )
-    _say(f"{outcome.summary}\n{outcome.index}")
+    say(f"{outcome.summary}\n{outcome.index}")
     return 0 if outcome.all_ok else 1
 
 
@@ -90,25 +89,34 @@ def _check(arguments: argparse.Namespace) -> int:
         version=arguments.sglang_version,
         tp_size=arguments.tp_size,
     )
-    _say(diagnose.render_checks(results))
+    say(diagnose.render_checks(results))
     return 1 if any(result.severity == "error" for result in results) else 0
 
 
 def _doctor(_: argparse.Namespace) -> int:
     from workbench import doctor
 
-    _say(doctor.examine())
+    say(doctor.examine())
     return 0
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
 
+def _positive(text: str) -> int:
+    """A whole number from 1; argparse makes the message."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="workbench",
         description="Is this EAGLE-3 deployment right, does speculation pay, and what would make it pay?",
-        epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool",
+        epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool, "
+        "130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -119,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--draft", type=Path, metavar="DIR", help="draft checkpoint, checked against --target")
     diagnose.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
     diagnose.add_argument(
-        "--page", type=Path, nargs="?", const=Path(), metavar="FILE", help="also write a page (default: into reports/)"
+        "--page", nargs="?", const="", metavar="FILE", help="also write a page: FILE.html, a folder, or into reports/"
     )
     diagnose.set_defaults(call=_diagnose)
 
@@ -132,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="build the pages of campaigns and the index")
     report.add_argument("--campaign", action="append", metavar="NAME", help="only this campaign (may be repeated)")
     report.add_argument("--notebook", action="append", metavar="NAME", help="only this notebook (may be repeated)")
-    report.add_argument("--workers", type=int, default=2, metavar="N", help="notebooks at a time (default: 2)")
+    report.add_argument("--workers", type=_positive, default=2, metavar="N", help="notebooks at a time (default: 2)")
     report.add_argument("--list", action="store_true", help="list campaigns and notebooks, build nothing")
     report.set_defaults(call=_report)
 
@@ -140,9 +148,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("draft", type=Path, metavar="DRAFT_DIR")
     check.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
     check.add_argument("--speculative-algorithm", metavar="NAME", help="the flag that will be used, such as EAGLE3")
-    check.add_argument("--context-length", type=int, metavar="N", help="context length that will be served")
+    check.add_argument("--context-length", type=_positive, metavar="N", help="context length that will be served")
     check.add_argument("--sglang-version", metavar="V", help="SGLang version that will serve it")
-    check.add_argument("--tp-size", type=int, metavar="N")
+    check.add_argument("--tp-size", type=_positive, metavar="N", help="GPUs of a tensor parallel group")
     check.set_defaults(call=_check)
 
     doctor = commands.add_parser("doctor", help="what this machine can run, and what is missing")

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.analysis.diagnosis import Diagnosis, render_text
 from workbench.analysis.diagnosis import diagnose as diagnose_summary
 from workbench.checkpoint import read_checkpoint
-from workbench.errors import UsageError
-from workbench.files import read_chunks
+from workbench.errors import LogError, Problem, UsageError
+from workbench.files import STDIN, read_chunks
 from workbench.paths import reports_dir, slug
 from workbench.preflight import CheckResult, check_draft
 from workbench.table import LogSummary, summarise_log
+from workbench.terminal import printable
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A diagnosis with the logs it came from; ``inputs`` are the files whose content decided it."""
+    """A diagnosis with the log it came from; ``inputs`` are the files whose content decided it."""
 
     diagnosis: Diagnosis
     log: LogSummary
     inputs: tuple[Path, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 good; 1 something is wrong beyond doubt; 3 nothing in the log to judge."""
+        rules = {finding.rule for finding in self.diagnosis.findings if finding.is_fault}
+        if rules == {"no_decode_lines"}:
+            return LogError.exit_code
+        return 1 if self.diagnosis.certain_fault else 0
 
 
 def diagnose_files(
@@ -39,15 +48,24 @@ def diagnose_files(
         When something cannot be read.
     """
     if target is not None and draft is None:
-        raise UsageError("--target is checked against a draft", next_step="name it with --draft DIR")
-    if log == baseline == "-":
-        raise UsageError("standard input can be only one of the logs", where="--baseline -")
-    summary = summarise_log(read_chunks(log), name=_name(log))
-    other = None if baseline is None else summarise_log(read_chunks(baseline), name=_name(baseline))
+        raise UsageError("--target is checked against a draft", where="--target", next_step="name it with --draft DIR")
+    if log == baseline == STDIN:
+        raise UsageError(
+            "standard input can be only one of the logs", where="--baseline -", next_step="name a file for the other"
+        )
+    problems: list[Problem] = []
+    summary = _summary(log, problems)
+    other = None if baseline is None else _summary(baseline, problems)
     checks = [] if draft is None else _check_as_served(draft, target, summary)
     diagnosis = diagnose_summary(summary, baseline=other, draft_checks=checks)
-    files = [Path(name) for name in (log, baseline) if name not in (None, "-")]
-    return Outcome(diagnosis, summary, tuple(files))
+    missing = tuple(f"the rest of {problem.where}: {problem.what}" for problem in problems)
+    files = [Path(name) for name in (log, baseline) if name not in (None, STDIN)]
+    return Outcome(replace(diagnosis, not_known=(*missing, *diagnosis.not_known)), summary, tuple(files))
+
+
+def _summary(log: str, problems: list[Problem]) -> LogSummary:
+    name = "standard input" if log == STDIN else Path(log).name
+    return summarise_log(read_chunks(log, problems), name=printable(name))
 
 
 def check_files(
@@ -76,13 +94,9 @@ def check_files(
     )
 
 
-def render(outcome: Outcome, *, colour: bool) -> str:
+def render(outcome: Outcome) -> str:
     """The diagnosis for a terminal."""
-    text = render_text(outcome.diagnosis)
-    if not colour:
-        return text
-    first, _, rest = text.partition("\n")
-    return f"\x1b[1m{first}\x1b[0m\n{rest}"
+    return render_text(outcome.diagnosis)
 
 
 def render_checks(results: Sequence[CheckResult]) -> str:
@@ -96,22 +110,29 @@ def render_checks(results: Sequence[CheckResult]) -> str:
     return "\n".join(blocks)
 
 
-def write_page(outcome: Outcome, page: Path) -> Path:
-    """Write the diagnosis as a page: to ``page``, or under the log's name into ``reports/`` when that is a folder."""
+def write_page(outcome: Outcome, page: str) -> Path:
+    """Write the diagnosis as a page and return where.
+
+    Parameters
+    ----------
+    page
+        A file name that ends in ``.html``, a folder, or empty for ``reports/``. In a folder the page is named after the
+        log and the folder that the log lies in, for most logs are called server.log.
+    """
     from workbench.page import write_diagnosis_page
 
-    path = page if page.suffix == ".html" else _default_page(outcome, page)
-    figures = _timeline(outcome.log)
+    path = Path(page)
+    if path.suffix.lower() not in (".html", ".htm"):
+        path = (reports_dir() if not page else path) / f"diagnosis-{slug(_stem(outcome))}.html"
     written = write_diagnosis_page(
-        outcome.diagnosis, path, log_name=outcome.log.name, figures=figures, inputs=outcome.inputs
+        outcome.diagnosis, path, log_name=outcome.log.name, figures=_timeline(outcome.log), inputs=outcome.inputs
     )
     return written.path
 
 
-def _default_page(outcome: Outcome, folder: Path) -> Path:
-    if folder == Path():
-        folder = reports_dir()
-    return folder / f"diagnosis-{slug(outcome.log.name.removesuffix('.gz').removesuffix('.log'))}.html"
+def _stem(outcome: Outcome) -> str:
+    stem = outcome.log.name.removesuffix(".gz").removesuffix(".log")
+    return f"{outcome.inputs[0].resolve().parent.name}-{stem}" if outcome.inputs else stem
 
 
 def _timeline(log: LogSummary) -> list[tuple[bytes, str, str]]:
@@ -142,7 +163,3 @@ def _check_as_served(draft: Path, target: Path | None, log: LogSummary) -> list[
             tp_size=tp_size if isinstance(tp_size, int) else None,
         )
     )
-
-
-def _name(log: str) -> str:
-    return "standard input" if log == "-" else Path(log).name

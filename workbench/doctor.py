@@ -10,6 +10,9 @@ import sys
 from dataclasses import dataclass
 
 
+_PYTHON = "make PYTHON=python3.12 report, with one of these versions"
+
+
 @dataclass(frozen=True, slots=True)
 class Ability:
     """Something the workbench can do here or not, and what would make it possible."""
@@ -23,7 +26,7 @@ def abilities() -> list[Ability]:
     """Checked without importing anything heavy and without touching a GPU."""
     python_ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return [
-        Ability("Python 3.11-3.13", python_ok, platform.python_version()),
+        Ability("Python 3.11-3.13", python_ok, platform.python_version() + ("" if python_ok else f": {_PYTHON}")),
         _package("read logs and run folders", "pandas", "pip install -e ."),
         _package("run notebooks", "papermill", "pip install -e ."),
         _package("make pages", "nbconvert", "pip install -e ."),

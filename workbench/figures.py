@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from workbench import plot, show, theme
 from workbench.analysis import acceptance, views
-from workbench.analysis.scaling import ScalingFit
-from workbench.table import LogSummary, Tables, reference_points
+from workbench.analysis.campaign import Fits, scaling_points
+from workbench.analysis.wording import count
+from workbench.table import LogSummary, reference_points
+
+MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
 
 
 def break_even(costs: pd.DataFrame) -> None:
     """Accept length measured against the accept length that breaks even."""
+    drawn, said = _nearest(costs, "gain_needed", ascending=True)
     fig, ax = theme.new_figure()
-    plot.plot_break_even(costs, ax=ax)
+    plot.plot_break_even(drawn, ax=ax)
     theme.show_figure(
         fig,
-        alt=show.alt("Break-even by configuration", costs, "accept_length", "break_even"),
-        caption="Accept length measured, and the accept length at which the configuration is as fast as its baseline.",
+        alt=show.alt("Break-even by configuration", drawn, "accept_length", "break_even"),
+        caption="Accept length measured, and the accept length at which the configuration is as fast as its baseline."
+        f"{said}",
         data=costs,
         name="break_even",
     )
@@ -27,15 +30,24 @@ def break_even(costs: pd.DataFrame) -> None:
 
 def speedups(table: pd.DataFrame) -> None:
     """Speed over the baseline's, with intervals and verdicts."""
+    drawn, said = _nearest(table, "speedup", ascending=False)
     fig, ax = theme.new_figure()
-    plot.plot_speedup(table, ax=ax)
+    plot.plot_speedup(drawn, ax=ax)
     theme.show_figure(
         fig,
-        alt=show.alt("Speedup by configuration", table, "speedup"),
-        caption="Speed over the baseline's at the same load; 95 % intervals where prompts or passes allow one.",
+        alt=show.alt("Speedup by configuration", drawn, "speedup"),
+        caption=f"Speed over the baseline's at the same load; 95 % intervals where prompts or passes allow one.{said}",
         data=table,
         name="speedup",
     )
+
+
+def _nearest(table: pd.DataFrame, column: str, *, ascending: bool) -> tuple[pd.DataFrame, str]:
+    """The runs nearest to paying, where there are more than a figure holds, and the sentence on the others."""
+    if len(table) <= MOST_ROWS:
+        return table, ""
+    drawn = table.sort_values(column, ascending=ascending, kind="stable", na_position="last").head(MOST_ROWS)
+    return drawn, f" Drawn are the {len(drawn)} of {count(len(table), 'run')} nearest to paying; the download has all."
 
 
 def timeline(log: LogSummary | None) -> None:
@@ -138,9 +150,12 @@ def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     )
 
 
-def scaling(tables: Tables, fits: Mapping[str, tuple[pd.DataFrame, ScalingFit]]) -> None:
+def scaling(fits: Fits) -> None:
     """Accept length by training samples, with the curve that has the most sizes and the published points."""
-    points, fit = views.main_curve(tables, fits)
+    points, fit = scaling_points(fits), views.main_curve(fits)
+    if points.empty:
+        show.note("No run of this campaign has a drafter and an accept length: there is nothing to draw.")
+        return
     fig, ax = theme.new_figure(height=5.0)
     level = fit.break_even if fit is not None else None
     plot.plot_accept_length_vs_data(points, ax=ax, fit=fit, reference=reference_points(), break_even=level)

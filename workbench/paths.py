@@ -9,6 +9,7 @@ from pathlib import Path
 from workbench.errors import UsageError
 
 ROOT_ENV = "WORKBENCH_ROOT"
+CACHE_ENV = "WORKBENCH_CACHE"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -55,6 +56,15 @@ def notebooks_dir() -> Path:
 
 def reports_dir() -> Path:
     return project_root() / "reports"
+
+
+def cache_dir() -> Path:
+    """Folder for what is downloaded or converted once: ``$WORKBENCH_CACHE``, else one in the user's cache."""
+    stated = os.environ.get(CACHE_ENV)
+    if stated:
+        return Path(stated).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "eagle3-workbench"
 
 
 def slug(text: str, *, max_length: int = 80) -> str:

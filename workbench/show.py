@@ -1,4 +1,4 @@
-"""What the notebooks display besides figures and tables: answers, findings, campaigns, problems; all of it escaped."""
+"""What the notebooks display besides figures: answers, tables, findings, campaigns, problems; all of it escaped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from markupsafe import Markup
 
 from workbench.analysis.answers import Answer
 from workbench.analysis.diagnosis import Diagnosis, Finding
-from workbench.analysis.frames import records
-from workbench.analysis.scaling import ScalingFit, scaling_sentence
-from workbench.analysis.wording import span, times
+from workbench.analysis.wording import count
 from workbench.errors import Problem
 from workbench.spec import CampaignInfo
 from workbench.theme.show import digits, display_html, heading, show_table
+
+MIN_ROWS_TO_FOLD = 3
+_SHORT = 60  # characters of a value that may stand in a caption
 
 
 def answer(said: Answer) -> None:
@@ -22,6 +23,11 @@ def answer(said: Answer) -> None:
     html = Markup('<p class="wb-answer">{}</p>').format(said.sentence)
     html += Markup("").join(Markup("<p>Next: {}</p>").format(action) for action in said.actions)
     display_html(html, "\n".join((said.sentence, *(f"Next: {action}" for action in said.actions))))
+
+
+def headline(said: Answer) -> dict[str, str]:
+    """The numbers below the answer, as the last expression of a cell tagged ``headline``."""
+    return dict(said.headline)
 
 
 def points(said: Answer) -> None:
@@ -32,22 +38,54 @@ def points(said: Answer) -> None:
         note("Nothing more follows from the data of this campaign.")
 
 
-def headline(table: pd.DataFrame) -> dict[str, str]:
-    """The numbers below the answer, from `cost_df`: best speedup, best accept length, range of break-even."""
-    real = table[table["origin"] != "simulated"]
-    said: dict[str, str] = {}
-    if real["speedup"].notna().any():
-        said["best speedup"] = times(real["speedup"].max())
-    if real["accept_length_high"].notna().any():
-        said["best accept length"] = f"{real['accept_length_high'].max():.2f}"
-    if real["break_even"].notna().any():
-        said["break-even"] = span(real["break_even_low"].min(), real["break_even_high"].max())
-    return said
+def table(
+    shown: pd.DataFrame, *, caption: str, name: str, empty: str = "Nothing to show.", data: pd.DataFrame | None = None
+) -> None:
+    """A table with a dash for whatever was not measured or not stated.
+
+    A column that says the same in every row goes into the caption, one that says nothing at all is named there;
+    the download holds all of them, or ``data``.
+    """
+    kept, folded = _folded(shown)
+    show_table(
+        kept,
+        caption=" ".join([caption, *folded]),
+        name=name,
+        empty=empty,
+        missing="\N{EN DASH}",
+        data=shown if data is None else data,
+    )
 
 
-def table(shown: pd.DataFrame, *, caption: str, name: str, empty: str = "Nothing to show.") -> None:
-    """A table with a dash for whatever was not measured or not stated."""
-    show_table(shown, caption=caption, name=name, empty=empty, missing="\N{EN DASH}")
+def _folded(shown: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The columns that tell rows apart (the first always does), and the sentences on the others."""
+    if len(shown) < MIN_ROWS_TO_FOLD:
+        return shown, []
+    missing = [name for name in shown.columns[1:] if shown[name].isna().all()]
+    same = {
+        name: text
+        for name in shown.columns[1:]
+        if name not in missing and (text := _same_text(shown[name])) is not None
+    }
+    said = [f"{name} {text}" for name, text in same.items()]
+    sentences = [f"In every row: {', '.join(said)}."] if said else []
+    sentences += [f"Not known for any row: {', '.join(missing)}."] if missing else []
+    return shown.drop(columns=[*same, *missing]), sentences
+
+
+def _same_text(values: pd.Series) -> str | None:
+    """The short text that all cells show; ``None`` where they differ, one is missing, or it is long."""
+    texts = {_cell(value) for value in values.tolist()} if values.notna().all() else set()
+    text = texts.pop() if len(texts) == 1 else ""
+    return text if text and len(text) <= _SHORT else None
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return digits(value) if isinstance(value, float) else str(value)
 
 
 def note(text: str) -> None:
@@ -67,12 +105,13 @@ def campaign(campaigns: Mapping[str, CampaignInfo]) -> None:
         display_html(html, f"{info.title}: {info.target} on {info.machine}")
 
 
-def diagnoses(found: Mapping[str, Diagnosis]) -> None:
-    """Each server log's verdict, with its findings folded away unless something is wrong beyond doubt."""
+def diagnoses(found: Mapping[tuple[str, str], Diagnosis]) -> None:
+    """Each server log's verdict, its findings folded away unless something is wrong beyond doubt."""
     if not found:
         note("No server log of this campaign was kept.")
-    for server, diagnosis in found.items():
-        display_html(_diagnosis(server, diagnosis), f"{server}: {diagnosis.verdict}")
+        return
+    html = Markup("").join(_diagnosis(server, diagnosis) for (_, server), diagnosis in found.items())
+    display_html(html, "\n".join(f"{server}: {each.verdict}" for (_, server), each in found.items()))
 
 
 def problems(found: Sequence[Problem]) -> None:
@@ -80,27 +119,6 @@ def problems(found: Sequence[Problem]) -> None:
     if not found:
         return
     said = [f"{problem.where}: {problem.what}" for problem in found]
-    display_html(_list(said), "\n".join(said))
-
-
-def scaling_groups(fits: Mapping[str, ScalingFit]) -> None:
-    """The sentence of each group of drafters that may share a curve."""
-    curves = {name: fit for name, fit in fits.items() if fit.num_sizes > 1}
-    said = [f"{name}: {scaling_sentence(fit)}" for name, fit in curves.items()]
-    lone = len(fits) - len(curves)
-    if lone:
-        said.append(f"{lone} {'other settings have' if curves else 'settings have'} one training size each: no curve.")
-    display_html(_list(said), "\n".join(said))
-
-
-def drafters(known: pd.DataFrame) -> None:
-    """What the drafters were trained on, and what is said of how, a line each."""
-    short = ["drafter", "drafter_target", "training_samples", "response_tokens", "optimizer_steps", "epochs", "seed"]
-    table(known[short], caption="Drafters and what they were trained on.", name="drafters", empty="No drafter.")
-    said = []
-    for row in records(known):
-        told = [str(row[name]) for name in ("recipe", "data_mix", "notes") if row[name] is not None]
-        said.append(f"{row['drafter']}: {'; '.join(told)}")
     display_html(_list(said), "\n".join(said))
 
 
@@ -114,18 +132,16 @@ def alt(what: str, table: pd.DataFrame, *columns: str) -> str:
         if len(values):
             low, high = digits(values.min()), digits(values.max())
             ranges.append(f"{heading(column)} {low}" + (f" to {high}" if low != high else ""))
-    return f"{what}: {len(table)} rows; {', '.join(ranges) or 'no figure was measured'}."
+    return f"{what}: {count(len(table), 'row')}; {', '.join(ranges) or 'no figure was measured'}."
 
 
 def _diagnosis(server: str, diagnosis: Diagnosis) -> Markup:
-    findings = Markup("").join(_finding(finding) for finding in diagnosis.findings)
+    said = Markup("<strong>{}</strong>: {}").format(server, diagnosis.verdict)
+    if not diagnosis.findings:
+        return Markup("<p>{}</p>").format(said)
     opened = Markup(" open") if diagnosis.certain_fault else ""
-    inside = Markup("<details{}><summary>{}</summary>{}</details>").format(
-        opened, f"{len(diagnosis.findings)} findings", findings
-    )
-    return Markup("<section><p><strong>{}</strong>: {}</p>{}</section>").format(
-        server, diagnosis.verdict, inside if diagnosis.findings else ""
-    )
+    findings = Markup("").join(_finding(finding) for finding in diagnosis.findings)
+    return Markup("<details{}><summary>{}</summary>{}</details>").format(opened, said, findings)
 
 
 def _finding(finding: Finding) -> Markup:

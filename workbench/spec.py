@@ -10,14 +10,24 @@ import json
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Scalar = str | int | float | bool | None
 # Every table holds whole numbers of 64 bits; sums of these stay below.
 MAX_COUNT = 10**12
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/\\]+$")]
+
+
+def _no_step(name: str) -> str:
+    if name in (".", ".."):
+        raise ValueError("a folder cannot be named so")
+    return name
+
+
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/\\]+$"), AfterValidator(_no_step)
+]
 
 
 class Frozen(BaseModel):

@@ -12,10 +12,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def say(text: str) -> None:
-    """The answer of a command, to standard output."""
-    if sys.stdout is not None:
-        sys.stdout.write(printable(text) + "\n")
+def say(text: str, *, bold_first_line: bool = False) -> None:
+    """The answer of a command, to standard output. Colour is only for terminals."""
+    if sys.stdout is None:
+        return
+    text = printable(text)
+    if bold_first_line and sys.stdout.isatty():
+        first, newline, rest = text.partition("\n")
+        text = f"\x1b[1m{first}\x1b[0m{newline}{rest}"
+    sys.stdout.write(text + "\n")
 
 
 def complain(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
-from analysis_tables import requests, runs, speculative
+from analysis.analysis_tables import requests, runs, speculative
 
 DRAFTER = {
     "target": "T",

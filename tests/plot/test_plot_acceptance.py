@@ -1,3 +1,4 @@
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from figures import words
@@ -61,6 +62,7 @@ def test_spread_is_a_row_a_run() -> None:
         }
     )
     plot.plot_spread(table, ax=ax)
+    assert plt.get_fignums() == []
     said = words(figure)
     assert {"40%", "60%", "50%", "25%"} <= set(said)
     assert {"a, n = 10", "b, n = 2,000"} <= {text.replace("\u00a0", " ") for text in said}

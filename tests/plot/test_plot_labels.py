@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import theme
-from workbench.plot.labels import Label, _shared, _spread, _within, label_points, label_right
+from workbench.plot.labels import Label, _shared, _spread, _within, label_points, label_right, most_named
 
 
 def test_labels_far_apart_stay_where_they_belong() -> None:
@@ -33,6 +33,14 @@ def test_labels_are_moved_into_the_margin_together() -> None:
 def test_shared_area_of_boxes() -> None:
     boxes = np.array([[0.0, 0, 10, 10], [20, 20, 30, 30]])
     assert _shared(boxes, np.array([[5.0, 5, 15, 15]])).tolist() == [[25.0], [0.0]]
+
+
+def test_more_lines_than_a_margin_holds_are_counted() -> None:
+    labels = [Label(0, y, str(y)) for y in range(10)]
+    named, words = most_named(labels, most=3)
+    assert [label.text for label in named] == ["9", "8", "7"]
+    assert words == "Of 10 lines the 3 highest are named."
+    assert most_named(labels, most=10) == (labels, "")
 
 
 def test_labels_of_points_close_together_do_not_overlap() -> None:

@@ -1,16 +1,11 @@
-import sys
-from pathlib import Path
-
 import pandas as pd
 import pytest
+from analysis.scaling_tables import curve
 from figures import points, words
 
 from workbench import plot, theme
 from workbench.analysis.scaling import fit_scaling, scaling_points_df
 from workbench.plot.scaling import short_count
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-from scaling_tables import curve
 
 EXACT = {1000: 1.75, 4000: 2.5, 16000: 3.25}
 
@@ -45,6 +40,9 @@ def test_one_size_has_no_line() -> None:
     plot.plot_accept_length_vs_data(one, ax=ax, fit=fit_scaling(one, tables[1]))
     assert all(len(line.get_xdata()) < 3 for line in ax.lines)
     assert any("No curve: one training size." in text for text in words(figure))
+    figure, ax = theme.new_figure()
+    plot.plot_accept_length_vs_data(one, ax=ax)
+    assert any("One training size is no curve." in text for text in words(figure))
 
 
 def test_published_points_are_scatter_of_the_same_draft_shape() -> None:

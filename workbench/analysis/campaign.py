@@ -7,156 +7,208 @@ from collections.abc import Mapping
 import pandas as pd
 
 from workbench.analysis import answers
-from workbench.analysis.answers import Answer, keep
-from workbench.analysis.diagnosis import Certainty, Diagnosis, Finding, diagnose
-from workbench.analysis.frames import records
-from workbench.analysis.scaling import (
-    ScalingFit,
-    fit_scaling,
-    scaling_groups,
-    scaling_points_df,
-    scaling_sentence,
-)
+from workbench.analysis.answers import Answer, joined, keep
+from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
+from workbench.analysis.frames import most, records
+from workbench.analysis.scaling import ScalingFit, fit_scaling, scaling_groups, scaling_points_df
+from workbench.analysis.sound import ServerKey, certain_faults, flagged_servers, sound_rows, wrong_flags
 from workbench.analysis.speedup import drift_df, same_points_df
-from workbench.analysis.wording import one_of
-from workbench.table import Tables
+from workbench.analysis.wording import one_of, span, times
+from workbench.table import LogSummary, Tables
+
+Fits = Mapping[str, tuple[pd.DataFrame, ScalingFit]]
+
+_NO_RUN = "This campaign holds no run that can be read."
 
 
-def diagnose_logs(tables: Tables) -> dict[str, Diagnosis]:
-    """A diagnosis for every server log of the campaigns, by server name."""
-    return {server: diagnose(log) for (_, server), log in tables.logs.items()}
+def diagnose_logs(tables: Tables) -> dict[ServerKey, Diagnosis]:
+    """A diagnosis for every server log, each beside the baseline's log of its group where there is one."""
+    baselines = _baseline_logs(tables)
+    return {key: diagnose(log, baseline=baselines.get(key)) for key, log in tables.logs.items()}
+
+
+def _baseline_logs(tables: Tables) -> dict[ServerKey, LogSummary]:
+    """Speculative server to the log of the first baseline server of its campaign and group."""
+    servers = tables.runs.drop_duplicates(["campaign", "server_id"])
+    plain: dict[tuple[str, str], LogSummary] = {}
+    for row in records(servers[servers["role"] == "baseline"]):
+        log = tables.logs.get((row["campaign"], row["server_id"]))
+        if log is not None:
+            plain.setdefault((row["campaign"], row["baseline_group"]), log)
+    return {
+        (row["campaign"], row["server_id"]): plain[row["campaign"], row["baseline_group"]]
+        for row in records(servers[servers["role"] == "speculative"])
+        if (row["campaign"], row["baseline_group"]) in plain
+    }
+
+
+def headline(costs: pd.DataFrame) -> dict[str, str]:
+    """The numbers below an answer: best speedup, best accept length and break-even at the lowest concurrency."""
+    single = answers.at_lowest(answers.real_runs(costs))
+    said: dict[str, str] = {}
+    if single["speedup"].notna().any():
+        said["best speedup"] = times(single["speedup"].max())
+    if single["accept_length_high"].notna().any():
+        best = most(single, "accept_length_high")
+        said["best accept length"] = span(best["accept_length_low"], best["accept_length_high"])
+    level = answers.shared_level(costs)
+    if level is not None:
+        said["break-even"] = f"near {level.value:.2f}"
+    elif single["break_even"].notna().any():
+        said["break-even"] = answers.break_even_span(single)
+    return said
 
 
 def campaign_answer(
-    tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame, diagnoses: Mapping[str, Diagnosis]
+    tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame, diagnoses: Mapping[ServerKey, Diagnosis]
 ) -> Answer:
     """Is the deployment right, is the drafter right, does speculation pay, what next."""
     if tables.runs.empty:
-        return Answer("This campaign holds no run that can be read.")
-    faulty = faults(diagnoses)
-    sound = speedups[~speedups["run_id"].isin(_runs_of(tables, faulty))] if faulty else speedups
-    missing = answers.never_measured(costs, tables.runs)
-    drift = drift_df(tables.runs, tables.requests)
-    # A wrong flag makes every other figure of its server meaningless: it comes first. Other faults are points.
-    flagged = [f"{server}: {title}" for server, title in faulty.items() if title.startswith("Wrong flag")]
-    headline = [f"{one_of(flagged)}."] if flagged else []
-    to_make = [answers.next_run(missing)] if missing else []
+        return Answer(_NO_RUN)
+    faults = [(server, finding) for (_, server), each in diagnoses.items() for finding in certain_faults(each)]
+    flagged = flagged_servers(diagnoses)
+    costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
+    missing = answers.never_measured(costs)
     points = keep(
-        *(f"{server}: {title}." for server, title in faulty.items()),
+        *(_fault_sentence(server, finding) for server, finding in faults),
         answers.wrong_flag(tables.runs),
         answers.graphs_off(costs),
         answers.break_even(costs),
+        answers.forced_break_even(costs),
         answers.accepts_nothing(tables.runs),
         answers.confounded(costs),
         answers.queued(tables.runs),
-        *(answers.training_sizes(tables.drafters, target) for target in tables.runs["target"].dropna().unique()),
+        *_lone_sizes(tables),
         answers.offline_agrees(tables.runs, tables.offline),
-        answers.timing_noise(speedups, tables.runs, drift),
+        answers.timing_noise(speedups, tables.runs, drift_df(tables.runs, tables.requests)),
     )
     actions = keep(
-        *_next_actions(diagnoses), answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs)
+        *(f"{server}: {finding.next_action}." for server, finding in faults),
+        answers.missing_sentence(missing) if missing else None,
+        answers.fixed_cost(costs),
     )
-    return Answer(" ".join([*headline, answers.pays(sound), *to_make]), points, actions)
+    sentence = joined([_flag_sentence(flagged), answers.pays(speedups), answers.next_run(missing) if missing else None])
+    return Answer(sentence, points, actions, headline(costs))
+
+
+def _fault_sentence(server: str, finding: Finding) -> str:
+    return f"{server}: {finding.title}. Certain: {'; '.join(finding.evidence[:2]) or 'by its log'}."
+
+
+def _flag_sentence(flagged: Mapping[ServerKey, Finding]) -> str | None:
+    """A wrong flag makes every other figure of its server meaningless: it comes first."""
+    if not flagged:
+        return None
+    names = one_of(server for _, server in flagged)
+    return f"Wrong flag on {names}: {next(iter(flagged.values())).title.removeprefix('Wrong flag: ')}."
+
+
+def _lone_sizes(tables: Tables) -> list[str | None]:
+    targets = sorted(tables.runs["target"].dropna().unique())
+    return [answers.training_sizes(tables.drafters, target) for target in targets]
 
 
 def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """Which number of draft tokens is best, and what the points cannot tell."""
-    merged = same_points_df(tables.runs)
-    same = f"{len(merged)} asked configurations are the same to the server and are merged." if len(merged) else None
-    missing = answers.never_measured(costs, tables.runs)
-    return Answer(
-        answers.best_shape(costs),
-        keep(answers.break_even(costs), answers.confounded(costs), answers.rate_misleads(costs, tables.runs), same),
-        keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs)),
+    costs = sound_rows(costs, tables)
+    missing = answers.never_measured(costs)
+    sentence = joined([answers.best_shape(costs, speedups), answers.next_run(missing) if missing else None])
+    points = keep(
+        answers.break_even(costs),
+        answers.graphs_off(costs),
+        answers.confounded(costs),
+        answers.rate_misleads(costs, tables.runs),
+        answers.same_points(same_points_df(tables.runs)),
     )
+    actions = keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs))
+    return Answer(sentence, points, actions, headline(costs))
 
 
 def scaling_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
-    """Points and fit of every group that may share a curve, by the group's name.
+    """Points and fit of every group that may share a curve, by the group's name; most training sizes first.
 
-    Break-even is the middle of the group's own runs, with their range as its interval.
+    Break-even is the one that all numbers of steps share, else the middle of the group's own runs; its ends are the
+    interval.
     """
     points = scaling_points_df(tables.runs, tables.requests)
+    shared = answers.shared_level(costs)
     fitted: dict[str, tuple[pd.DataFrame, ScalingFit]] = {}
     for name, group in scaling_groups(points):
-        own = costs[costs["drafter"].isin(group["drafter"]) & costs["prompt_set"].isin(group["prompt_set"])]
-        own = own[own["num_steps"].isin(group["num_steps"].dropna())].dropna(subset=["break_even"])
-        level = float(own["break_even"].median()) if len(own) else None
-        ends = (float(own["break_even_low"].min()), float(own["break_even_high"].max())) if len(own) else None
+        level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(group, costs)
         fitted[name] = group, fit_scaling(group, tables.requests, break_even=level, break_even_interval=ends)
     return fitted
 
 
-def scaling_answer(tables: Tables, fits: Mapping[str, tuple[pd.DataFrame, ScalingFit]]) -> Answer:
+def _own_level(group: pd.DataFrame, costs: pd.DataFrame) -> tuple[float | None, tuple[float, float] | None]:
+    own = answers.at_lowest(answers.real_runs(costs)).dropna(subset=["break_even"])
+    own = own[own["drafter"].isin(group["drafter"]) & own["prompt_set"].isin(group["prompt_set"])]
+    own = own[own["num_steps"].isin(group["num_steps"].dropna())]
+    if own.empty:
+        return None, None
+    return float(own["break_even"].median()), (float(own["break_even_low"].min()), float(own["break_even_high"].max()))
+
+
+def scaling_points(fits: Fits) -> pd.DataFrame:
+    """All points of the groups, one row each."""
+    return pd.concat([group for group, _ in fits.values()]) if fits else pd.DataFrame()
+
+
+def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
     """What more training data brings, and how far to believe it."""
-    targets = sorted(tables.runs["target"].dropna().unique())
-    lone = keep(*(answers.training_sizes(tables.drafters, target) for target in targets))
-    curves = {name: fit for name, (_, fit) in fits.items() if fit.num_sizes > 1}
-    if lone or not curves:
-        return Answer(" ".join(lone) or "No drafter of this campaign states its training size: there is no curve.")
-    said = [f"{_curve_name(fits[name][0])}: {scaling_sentence(fit)}" for name, fit in curves.items()]
-    notes = dict.fromkeys(f"{note[:1].upper()}{note[1:]}." for fit in curves.values() for note in fit.notes)
-    return Answer(said[0], keep(*said[1:], *notes, answers.offline_agrees(tables.runs, tables.offline)))
-
-
-def _curve_name(points: pd.DataFrame) -> str:
-    first = points.iloc[0]
-    return f"On {first['prompt_set']} at {first['num_steps']} steps"
-
-
-def throughput_answer(
-    tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame, diagnoses: Mapping[str, Diagnosis]
-) -> Answer:
-    """Does speculation pay, at which concurrency, and how sure is that."""
-    faulty = faults(diagnoses)
-    sound = speedups[~speedups["run_id"].isin(_runs_of(tables, faulty))]
-    undecided = sound[sound["verdict"] == "not decidable"].drop_duplicates("reason")
-    reasons = [f"Not decided, {row['label']}: {row['reason']}." for row in records(undecided) if row["reason"]]
+    costs = sound_rows(costs, tables)
+    missing = answers.never_measured(costs)
+    before = answers.missing_sentence(missing) if missing else answers.fixed_cost(costs)
+    lone = keep(*_lone_sizes(tables))
+    curves = [fit for _, fit in fits.values() if fit.num_sizes > 1]
+    if not curves:
+        sentence = joined(lone) or "No drafter of this campaign states its training size: there is no curve."
+        return Answer(sentence, keep(answers.break_even(costs)), keep(before), headline(costs))
+    main = curves[0]
     points = keep(
-        *(f"{server} does not count: {title}." for server, title in faulty.items()),
-        answers.by_concurrency(sound),
+        *(answers.curve_sentence(fit) for fit in curves[1:]),
+        *answers.curve_notes(curves),
+        answers.same_data(scaling_points(fits), main),
+        answers.offline_agrees(tables.runs, tables.offline),
+        *lone,
+    )
+    actions = keep(before, answers.next_training(main))
+    return Answer(joined([answers.curve_sentence(main)]), points, actions, headline(costs))
+
+
+def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
+    """Does speculation pay, at which concurrency, and how sure is that."""
+    flagged = wrong_flags(tables)
+    costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
+    points = keep(
+        *(f"{server} does not count: {finding.title}." for (_, server), finding in flagged.items()),
+        answers.by_concurrency(speedups),
         answers.graphs_off(costs),
         answers.break_even(costs),
+        answers.forced_break_even(costs),
         answers.queued(tables.runs),
-        answers.timing_noise(sound, tables.runs, drift_df(tables.runs, tables.requests)),
-        *reasons[:3],
+        answers.timing_noise(speedups, tables.runs, drift_df(tables.runs, tables.requests)),
+        *answers.undecided(speedups),
     )
-    return Answer(answers.pays(sound), points, keep(answers.fixed_cost(costs)))
+    missing = answers.never_measured(costs)
+    actions = keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs))
+    return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs))
 
 
 def compare_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """How many of the campaigns have a configuration that wins, and each one's own sentence."""
-    said = [f"{name}: {answers.pays(speedups[speedups['campaign'] == name])}" for name in tables.campaigns]
-    winners = sorted(
-        speedups.loc[(speedups["verdict"] == "win") & (speedups["origin"] != "simulated"), "campaign"].unique()
-    )
-    count = f"{len(winners)} of {len(tables.campaigns)} campaigns"
-    head = f"In {count} speculation beats its baseline beyond noise"
-    return Answer(f"{head}{': ' + one_of(winners) if winners else ''}.", tuple(said))
-
-
-def faults(diagnoses: Mapping[str, Diagnosis]) -> dict[str, str]:
-    """Server to the title of its first certain finding."""
-    found: dict[str, str] = {}
-    for server, diagnosis in diagnoses.items():
-        certain = certain_faults(diagnosis)
-        if certain:
-            found[server] = certain[0].title
-    return found
-
-
-def certain_faults(diagnosis: Diagnosis) -> list[Finding]:
-    """What is wrong beyond doubt, in the order in which to mend it."""
-    return [f for f in diagnosis.findings if f.is_fault and f.certainty is Certainty.CERTAIN]
-
-
-def _runs_of(tables: Tables, servers: Mapping[str, str]) -> list[str]:
-    return tables.runs.loc[tables.runs["server_id"].isin(list(servers)), "run_id"].tolist()
-
-
-def _next_actions(diagnoses: Mapping[str, Diagnosis]) -> list[str]:
-    return [
-        f"{server}: {finding.next_action}"
-        for server, diagnosis in diagnoses.items()
-        for finding in certain_faults(diagnosis)
-    ]
+    flagged = wrong_flags(tables)
+    sound = sound_rows(speedups, tables, flagged)
+    said = []
+    for name in tables.campaigns:
+        wrong = _flag_sentence({key: finding for key, finding in flagged.items() if key[0] == name})
+        said.append(joined([f"{name}:", wrong, answers.pays(sound[sound["campaign"] == name])]))
+    won = sound[(sound["verdict"] == "win") & (sound["origin"] != "simulated")]
+    winners = [name for name in tables.campaigns if name in set(won["campaign"])]
+    total = len(tables.campaigns)
+    if total == 0:
+        return Answer("No campaign was given.")
+    if winners:
+        head = f"Speculation beats its baseline beyond noise in {len(winners)} of {total} campaigns: {one_of(winners)}."
+    else:
+        head = f"Speculation beats its baseline beyond noise in none of {total} campaigns."
+    return Answer(joined([head]), keep(*said))

@@ -1,7 +1,7 @@
 """Speedup from two server logs alone: two ways to read a speed, and whether they tell the same.
 
-The median line and the client-like speed come from `workbench.table.speeds`. Where the two tell different things, neither
-is the answer.
+The median line and the client-like speed come from `workbench.table.speeds`. Where the two tell different things,
+neither is the answer.
 
 The client-like speed was chosen for how well it repeats what clients measured. Against nine recorded pairs (three
 servers of SGLang 0.5.14 at concurrency 1, 8 and 32, phases of 0.7 to 6 s) it is within 2 % at concurrency 1; at 8 and

@@ -207,7 +207,10 @@ class FactsBuilder:
 
 
 def _as_int(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A whole number of at most 18 digits, as everywhere else in a log."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) < 10**18 else None
 
 
 def _whole(text: str | None) -> int | None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from workbench.plot.labels import Label, label_points, label_right
+from workbench.plot.labels import Label, label_points, label_right, most_named
 from workbench.plot.levels import speed_words
 from workbench.plot.marks import (
     column,
@@ -20,9 +20,10 @@ from workbench.plot.marks import (
     nothing_to_draw,
     origin_handles,
     run_count,
+    some_of,
 )
 from workbench.plot.names import SETTINGS, row_names, with_series
-from workbench.theme.style import LINES, ROLES, safe_label, themed
+from workbench.theme.style import LINES, ROLES, themed
 
 _SETTINGS = ("num_steps", *(name for name in SETTINGS if name != "max_concurrency"))
 _MOST_NAMES = 4
@@ -56,10 +57,11 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     _axes(ax, known, levels)
     legend_above(ax, [*_baseline_handle(known), *origin_handles(known["origin"])])
     left_out = rows[~rows.index.isin(known.index)]
-    names = ", ".join(sorted(set(known.loc[lone, "drafter"].map(safe_label))))
+    ends, unnamed = most_named(_labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
+    names = some_of(sorted(known.loc[lone, "drafter"].unique()))
     alone = f"Grey: measured at one concurrency only ({names})." if names else ""
-    notes_below(ax, run_count(known), alone, not_measured(row_names(left_out), "No speed or no concurrency"))
-    label_right(ax, _labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
+    notes_below(ax, run_count(known), alone, not_measured(row_names(left_out), "No speed or no concurrency"), unnamed)
+    label_right(ax, ends)
     baselines = known[~lone & ~known.index.isin(joined.index)]
     label_points(ax, _labels(baselines) if len(baselines) <= _MOST_NAMES else [])
     return ax

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from workbench.plot.labels import Label, label_points, label_right
+from workbench.plot.labels import Label, label_points, label_right, most_named
 from workbench.plot.levels import draw_baselines, one_concurrency
 from workbench.plot.marks import (
     column,
@@ -21,6 +21,7 @@ from workbench.plot.marks import (
     nothing_to_draw,
     origin_handles,
     run_count,
+    some_of,
 )
 from workbench.plot.names import SETTINGS, row_names, with_series
 from workbench.plot.scaling import ACCEPT_LENGTH
@@ -147,8 +148,8 @@ def _draw_by_tokens(ax: Axes, rows: pd.DataFrame, name: str) -> _Drawn | None:
         middle = sweep.groupby("num_draft_tokens")[["place", "value"]].median()
         ax.plot(middle["place"], middle["value"], color=sweep["colour"].iloc[0], linestyle=sweep["linestyle"].iloc[0])
     _token_axis(ax, places, unknown=bool(rows["num_draft_tokens"].isna().any()))
-    lone = sorted(set(known.loc[grey, "drafter"].map(safe_label)))
-    words = f"Grey: measured at one number of draft tokens only ({', '.join(lone)})." if lone else ""
+    lone = some_of(sorted(known.loc[grey, "drafter"].unique()))
+    words = f"Grey: measured at one number of draft tokens only ({lone})." if lone else ""
     ranged = known[known["low"] < known["high"]]
     return _Drawn(
         origin_handles(known["origin"]),
@@ -164,10 +165,11 @@ def _labels(rows: pd.DataFrame) -> list[Label]:
 
 
 def _finish(ax: Axes, drawn: _Drawn, notes: list[str], levels: Sequence[Label] = ()) -> None:
+    ends, unnamed = most_named(drawn.ends)
     ax.margins(y=0.15)
     legend_above(ax, drawn.handles)
-    notes_below(ax, *notes)
-    label_right(ax, [*levels, *drawn.ends])
+    notes_below(ax, *notes, unnamed)
+    label_right(ax, [*levels, *ends])
     label_points(ax, drawn.labels, drawn.bars)
 
 

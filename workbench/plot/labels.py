@@ -70,6 +70,14 @@ def label_points(ax: Axes, labels: Sequence[Label], bars: Sequence[tuple[float, 
             ax.annotate("", (label.x, label.y), (across, end), textcoords="offset points", arrowprops=_leader(label))
 
 
+def most_named(labels: Sequence[Label], most: int = 8) -> tuple[list[Label], str]:
+    """The labels that fit into a margin, highest first, and the sentence on the others."""
+    if len(labels) <= most:
+        return list(labels), ""
+    highest = sorted(labels, key=lambda label: label.y, reverse=True)[:most]
+    return highest, f"Of {len(labels)} lines the {most} highest are named."
+
+
 def label_right(ax: Axes, labels: Sequence[Label]) -> None:
     """Labels in the right margin at the height of their lines, pushed apart where they would overlap."""
     if not labels:
@@ -88,7 +96,7 @@ def label_right(ax: Axes, labels: Sequence[Label]) -> None:
             xy=(1, (line - inside.y0) / inside.height),
             xycoords="axes fraction",
             **_look(label) | {"xytext": (10 if moved else 5, (place - line) / scale)},
-            arrowprops=_leader(label) if moved else None,
+            arrowprops=_leader(label) | {"relpos": (0, 0.5)} if moved else None,
         )
 
 

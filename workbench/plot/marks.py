@@ -124,17 +124,21 @@ def notes_below(ax: Axes, *sentences: str) -> None:
     figure.text(0.012, share - 0.04 / figure.get_figheight(), "\n".join(lines), va="top", **style)
 
 
+def some_of(names: Iterable[object], separator: str = ", ") -> str:
+    """At most four names, and how many more there are."""
+    held = list(dict.fromkeys(safe_label(name) for name in names if known(name)))
+    more = f" and {len(held) - 4:,} more" if len(held) > 4 else ""
+    return f"{separator.join(held[:4])}{more}"
+
+
 def not_measured(labels: Iterable[object], what: str = "Not measured") -> str:
-    """The sentence that names what could not be drawn, at most four of them."""
-    names = list(dict.fromkeys(safe_label(label) for label in labels if known(label)))
-    if not names:
-        return ""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"{what}: {'; '.join(names[:4])}{more}."
+    """The sentence that names what could not be drawn; empty if there is nothing."""
+    names = some_of(labels, "; ")
+    return f"{what}: {names}." if names else ""
 
 
 def run_count(rows: pd.DataFrame) -> str:
-    return f"n = {len(rows)} run{'' if len(rows) == 1 else 's'}."
+    return f"n = {len(rows):,} run{'' if len(rows) == 1 else 's'}."
 
 
 def nothing_to_draw(ax: Axes, sentence: str) -> Axes:

@@ -34,10 +34,9 @@ def with_series(df: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     styles = series_styles(drafters)
     named = df.assign(series=_names(df, drafters, settings), colour=[styles[name].colour for name in drafters])
     lines: dict[str, object] = {}
-    for name, series in zip(drafters, named["series"], strict=True):
-        first = LINES.index(styles[name].linestyle)
-        own = sorted(named.loc[drafters == name, "series"].unique())
-        lines[series] = LINES[(first + own.index(series)) % len(LINES)]
+    for name, own in named.groupby(drafters)["series"]:
+        first = LINES.index(styles[str(name)].linestyle)
+        lines |= {series: LINES[(first + k) % len(LINES)] for k, series in enumerate(sorted(own.unique()))}
     return named.assign(linestyle=named["series"].map(lines)).sort_values("series", kind="stable")
 
 

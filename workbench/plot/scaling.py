@@ -191,6 +191,8 @@ def _notes(points: pd.DataFrame, shown: pd.DataFrame, x: str, fit: ScalingFit | 
     notes = []
     if fit is not None and fit.reason:
         notes.append(f"{fit.reason[:1].upper()}{fit.reason[1:]}.")
+    if fit is None and len(shown[x].unique()) == 1:
+        notes.append("One training size is no curve.")
     if fit is not None and fit.num_sizes > 1:
         notes.append(f"The band holds: {fit.interval_means}.")
     prompts = shown["n"].dropna() if "n" in shown else pd.Series(dtype="Int64")

@@ -139,6 +139,7 @@ WINDOWS: tuple[Column, ...] = (
     Column("time", "time", "", "time stamp as printed, server's local time", _LOG),
     Column("dp_rank", "int", "", "data parallel rank, 0 when there is none", _LOG),
     Column("running_req", "int", "", "requests running", _LOG),
+    Column("before_req", "int", "", "requests running in the rank's line before, 0 at the start", _LOG),
     Column("queue_req", "int", "", "requests queued", _LOG),
     Column("tokens", "int", "tokens", "tokens in the KV cache", _LOG),
     Column("token_usage", "float", "", "share of the KV cache used", _LOG),

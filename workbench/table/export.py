@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TextIO
 
 from workbench.errors import UsageError
+from workbench.files import replacing
 from workbench.parse.records import DecodeRecord, Record, VllmEngineRecord, VllmSpecRecord
 from workbench.table.columns import Column
+from workbench.terminal import printable
 
 Row = dict[str, object]
 
@@ -51,28 +53,34 @@ def decode_rows(log: str, records: Iterable[Record]) -> Iterator[Row]:
 
 
 def write_rows(rows: Iterable[Row], how: str, out: Path | None) -> int:
-    """Write rows to ``out``, or to standard output, and return how many.
+    """Write rows to ``out``, or to standard output, and return how many. A file appears only when it is whole.
 
     Raises
     ------
     UsageError
-        For an unknown format, or Parquet without a file to write to.
+        For an unknown format, Parquet without a file to write to, or a file that cannot be written.
     """
     writers: Mapping[str, Callable[[Iterable[Row], TextIO], int]] = {
         "table": _write_table,
         "csv": _write_csv,
         "json": _write_json,
     }
-    if how == "parquet":
-        if out is None:
-            raise UsageError("Parquet is binary", where="--format parquet", next_step="name a file with --out FILE")
-        return _write_parquet(rows, out)
-    if how not in writers:
-        raise UsageError(f"unknown format {how!r}", next_step="choose table, csv, json or parquet")
+    if how == "parquet" and out is None:
+        raise UsageError("Parquet is binary", where="--format parquet", next_step="name a file with --out FILE")
+    if how not in writers and how != "parquet":
+        raise UsageError(f"unknown format {how!r}", where="--format", next_step="choose table, csv, json or parquet")
     if out is None:
         return writers[how](rows, sys.stdout)
-    with out.open("w", encoding="utf-8", newline="") as file:
-        return writers[how](rows, file)
+    try:
+        with replacing(out) as temporary:
+            if how == "parquet":
+                return _write_parquet(rows, temporary)
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                return writers[how](rows, file)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be written ({error.strerror or error})", where=out, next_step="name a file in a folder of yours"
+        ) from error
 
 
 def _decode_row(log: str, record: DecodeRecord) -> Row:
@@ -133,16 +141,11 @@ def _write_table(rows: Iterable[Row], file: TextIO) -> int:
     for row in rows:
         if row["log"] != shown_log:
             shown_log = row["log"]
-            file.write(f"{printable(str(shown_log))}\n" + "  ".join(f"{n:>{w}}" for n, w in _WIDTHS.items()) + "\n")
+            file.write(f"{_one_line(str(shown_log))}\n" + "  ".join(f"{n:>{w}}" for n, w in _WIDTHS.items()) + "\n")
         cells = [f"{_cell(row[name]):>{width}}" for name, width in _WIDTHS.items()]
         file.write("  ".join(cells) + ("  cut off" if row["truncated"] else "") + "\n")
         count += 1
     return count
-
-
-def printable(text: str) -> str:
-    """Text without control characters, so that a file name or a log line cannot steer the terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _cell(value: object) -> str:
@@ -152,7 +155,11 @@ def _cell(value: object) -> str:
         return "on" if value else "OFF"
     if isinstance(value, float):
         return f"{value:.2f}"
-    return printable(value.isoformat(" ", "seconds") if isinstance(value, datetime) else str(value))
+    return _one_line(value.isoformat(" ", "seconds") if isinstance(value, datetime) else str(value))
+
+
+def _one_line(text: str) -> str:
+    return printable(text.replace("\n", " "))
 
 
 def _write_csv(rows: Iterable[Row], file: TextIO) -> int:

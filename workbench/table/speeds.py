@@ -43,11 +43,11 @@ def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
 def _parts(windows: pd.DataFrame) -> pd.DataFrame:
     """What each line adds to its load."""
     lines = windows.dropna(subset=["running_req", "gen_tok_per_s"])
-    lines = lines[(lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)].sort_values(["dp_rank", "line"])
+    lines = lines[(lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)]
     running = lines["running_req"].astype("float64")
     opening = lines["opening"].fillna(False).astype(bool)
     counted = ~lines["idle"].fillna(False).astype(bool)
-    before = lines.groupby("dp_rank")["running_req"].shift().astype("float64").fillna(0.0)
+    before = lines["before_req"].astype("float64").fillna(0.0)
     tokens = lines["window_tokens"].where(~opening, lines["window_tokens"] * (before + running) / (2 * running))
     seconds = tokens / lines["gen_tok_per_s"]
     return pd.DataFrame(

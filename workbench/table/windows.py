@@ -42,6 +42,7 @@ class WindowsBuilder:
         self._starts = 0
         self._opening: dict[int, bool] = {}
         self._all_opening = False
+        self._running: dict[int, int | None] = {}
         self._has_prefill = False
         self._engine: VllmEngineRecord | None = None
 
@@ -60,7 +61,9 @@ class WindowsBuilder:
             self._vllm(record)
 
     def _event(self, event: LogEvent) -> None:
-        self._starts += event.kind is EventKind.SERVER_ARGS
+        if event.kind is EventKind.SERVER_ARGS:
+            self._starts += 1
+            self._running.clear()
         if event.kind in (EventKind.READY, EventKind.FLUSH):
             # Nothing runs on any rank, seen or unseen.
             self._opening.clear()
@@ -83,12 +86,14 @@ class WindowsBuilder:
                 "accept_rate_printed": record.accept_rate,
                 "cuda_graph": record.cuda_graph,
                 "gen_tok_per_s": record.gen_tok_per_s,
+                "before_req": self._running.get(rank, 0),
                 "opening": self._opening.get(rank, self._all_opening),
                 "window_tokens": 1.0,
                 "truncated": record.truncated,
             }
         )
         self._opening[rank] = False
+        self._running[rank] = record.running_req
 
     def _vllm(self, record: VllmSpecRecord) -> None:
         # The engine line just before carries the speed and load of the same interval.
@@ -149,9 +154,8 @@ def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
     be one. What takes long in the middle of a phase is the server's own doing and counts.
     """
     speed, opening = table["gen_tok_per_s"], table["opening"].fillna(False).astype(bool)
-    steady = speed.mask(opening) if tells_openings else speed
     load = table["running_req"]
-    typical = steady.groupby(load, dropna=False).transform("median")
+    typical = speed.mask(opening).groupby(load, dropna=False).transform("median")
     all_lines = speed.groupby(load, dropna=False)
     typical = typical.fillna(all_lines.transform("median").where(all_lines.transform("count") >= _FEW, float("inf")))
     # Where the number of tokens is not known, neither is the time, and the low speed has to do.

@@ -3,40 +3,69 @@
 Every function returns ``None`` where the data do not support a sentence.
 """
 
-from workbench.analysis.answers.break_even import break_even, fixed_cost, graphs_off
+from workbench.analysis.answers.break_even import (
+    Level,
+    break_even,
+    fixed_cost,
+    forced_break_even,
+    graphs_off,
+    shared_level,
+)
+from workbench.analysis.answers.common import at_lowest, break_even_span, real_runs
 from workbench.analysis.answers.drafters import (
     accepts_nothing,
     offline_against_served,
     offline_agrees,
     queued,
-    rate_misleads,
-    training_sizes,
     wrong_flag,
 )
-from workbench.analysis.answers.model import Answer, keep
-from workbench.analysis.answers.speed import best_shape, by_concurrency, pays, timing_noise
-from workbench.analysis.answers.unmade import Missing, confounded, missing_sentence, never_measured, next_run
+from workbench.analysis.answers.model import Answer, joined, keep
+from workbench.analysis.answers.shape import best_shape, confounded, rate_misleads, same_points
+from workbench.analysis.answers.speed import by_concurrency, pays, timing_noise, undecided
+from workbench.analysis.answers.training import (
+    curve_name,
+    curve_notes,
+    curve_sentence,
+    next_training,
+    same_data,
+    training_sizes,
+)
+from workbench.analysis.answers.unmade import Missing, missing_sentence, never_measured, next_run
 
 __all__ = [
     "Answer",
+    "Level",
     "Missing",
     "accepts_nothing",
+    "at_lowest",
     "best_shape",
     "break_even",
+    "break_even_span",
     "by_concurrency",
     "confounded",
+    "curve_name",
+    "curve_notes",
+    "curve_sentence",
     "fixed_cost",
+    "forced_break_even",
     "graphs_off",
+    "joined",
     "keep",
     "missing_sentence",
     "never_measured",
     "next_run",
+    "next_training",
     "offline_against_served",
     "offline_agrees",
     "pays",
     "queued",
     "rate_misleads",
+    "real_runs",
+    "same_data",
+    "same_points",
+    "shared_level",
     "timing_noise",
     "training_sizes",
+    "undecided",
     "wrong_flag",
 ]

@@ -98,7 +98,9 @@ def _graphs(group: pd.DataFrame) -> str:
         return " (CUDA graphs not stated)"
     if not unknown:
         return " with CUDA graphs"
-    return f" with CUDA graphs ({count(unknown, 'run')} of {len(group)} {'does' if unknown == 1 else 'do'} not state them)"
+    return (
+        f" with CUDA graphs ({count(unknown, 'run')} of {len(group)} {'does' if unknown == 1 else 'do'} not state them)"
+    )
 
 
 def _reached(costs: pd.DataFrame) -> str:
@@ -116,8 +118,8 @@ def forced_break_even(costs: pd.DataFrame) -> str | None:
     levels = [f"{break_even_span(group)} at {level}" for level, group in forced.groupby("max_concurrency")]
     levels[0] = levels[0].replace(" at ", " at concurrency ")
     return (
-        "Runs with a forced accept length tell what a cycle costs: by the clients' speeds a drafter would break even at "
-        f"an accept length of {one_of(levels)}."
+        "Runs with a forced accept length tell what a cycle costs: by the clients' speeds a drafter would break even "
+        f"at an accept length of {one_of(levels)}."
     )
 
 

@@ -20,7 +20,8 @@ def real_runs(costs: pd.DataFrame) -> pd.DataFrame:
 
 def at_lowest(costs: pd.DataFrame) -> pd.DataFrame:
     """The rows at the lowest concurrency that is stated, and those that do not state theirs."""
-    return costs[(costs["max_concurrency"] == costs["max_concurrency"].min()).fillna(True).astype(bool)]
+    lowest: pd.Series = (costs["max_concurrency"] == costs["max_concurrency"].min()).fillna(True).astype(bool)
+    return costs[lowest]
 
 
 def near(values: pd.Series) -> bool:

@@ -72,7 +72,8 @@ def _overlaps(sweep: pd.DataFrame, best: Row, speedups: pd.DataFrame) -> str:
     } - {int(best["num_draft_tokens"])}
     if not near:
         return ""
-    return f"; the interval{'' if len(near) == 1 else 's'} at {one_of(map(str, sorted(near)))} overlap the best one"
+    which = one_of(map(str, sorted(near)))
+    return f"; the interval at {which} overlaps it" if len(near) == 1 else f"; the intervals at {which} overlap it"
 
 
 def confounded(costs: pd.DataFrame) -> str | None:
@@ -84,7 +85,7 @@ def confounded(costs: pd.DataFrame) -> str | None:
         tokens = sorted(group["num_draft_tokens"].unique(), reverse=True)
         steps = group["num_steps"]
         if len(tokens) > 1 and (steps.isna().any() or len(steps.unique()) > 1):
-            state = "not stated" if pd.isna(graphs) else "on" if graphs else "off"
+            state = "not stated" if not known(graphs) else "on" if graphs else "off"
             how = "changed too or is not stated" if steps.isna().any() else "changed too"
             return (
                 f"From {int(tokens[0])} to {draft_tokens(tokens[-1])} ({drafter}, CUDA graphs {state}) the number of "

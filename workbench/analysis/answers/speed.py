@@ -46,7 +46,9 @@ def interval_words(row: Row) -> str:
         return " (one figure an arm)" if method.startswith("one figure") else ""
     if "bootstrap" in method:
         return f" (95 % {span(low, high)})"
-    return f" ({span(low, high)} by the client and the log)" if "log" in method else f" ({span(low, high)} in the source)"
+    return (
+        f" ({span(low, high)} by the client and the log)" if "log" in method else f" ({span(low, high)} in the source)"
+    )
 
 
 def _at_concurrency(rows: pd.DataFrame, word: str) -> str:
@@ -83,7 +85,7 @@ def undecided(speedups: pd.DataFrame, most_lines: int = 3) -> list[str]:
     said: dict[str, list[str]] = {}
     for run in records(open_runs):
         said.setdefault(str(run["reason"] or "no reason stated"), []).append(run_name(run, speedups))
-    lines = [f"Not decided, {reason}: {'; '.join(_few(names))}." for reason, names in said.items()]
+    lines = [f"Not decided: {'; '.join(_few(names))} ({reason})." for reason, names in said.items()]
     more = len(lines) - most_lines
     return [*lines[:most_lines], f"{count(more, 'more reason')} in the table of speedups."] if more > 0 else lines
 

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from run_folders import cut_gzip
+
+from workbench.errors import LogError, Problem
+from workbench.files import CHUNK_BYTES, read_chunks, replacing
+
+# Text that gzip cannot make tiny, so that half of a file is some of the text.
+TEXT = b"".join(b"line %d, %d\n" % (n, n * 7919 % 10007) for n in range(50_000))
+
+
+def read(path: Path, problems: list[Problem] | None = None) -> bytes:
+    return b"".join(read_chunks(path, problems))
+
+
+def as_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))  # type: ignore[type-var]
+
+
+def file(folder: Path, data: bytes) -> Path:
+    path = folder / "server.log"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("data", [b"", b"\x1f", TEXT, bytes(range(256))])
+def test_plain_and_packed_files_read_alike(tmp_path: Path, data: bytes) -> None:
+    assert read(file(tmp_path, data)) == data
+    assert read(file(tmp_path, gzip.compress(data))) == data
+    # Two gzip files one after the other, as rotated logs are joined.
+    assert read(file(tmp_path, gzip.compress(data) + gzip.compress(b"end"))) == data + b"end"
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_comes_in_bounded_pieces(tmp_path: Path) -> None:
+    packed = file(tmp_path, gzip.compress(bytes(64 << 20)))
+    assert packed.stat().st_size < 100_000
+    sizes = [len(chunk) for chunk in read_chunks(packed)]
+    assert sum(sizes) == 64 << 20
+    assert max(sizes) <= CHUNK_BYTES
+
+
+def test_of_a_cut_gzip_the_beginning_is_read_and_the_cut_is_said(tmp_path: Path) -> None:
+    path, problems = file(tmp_path, cut_gzip(TEXT)), []
+    begin = read(path, problems)
+    assert 1000 < len(begin) < len(TEXT)
+    assert TEXT.startswith(begin)
+    assert problems == [
+        Problem(str(path), f"the gzip file is cut off: only the first {len(begin):,} bytes of its text are used")
+    ]
+
+
+def test_of_a_damaged_gzip_likewise(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(TEXT))
+    packed[-8] ^= 0xFF  # the checksum
+    path, problems = file(tmp_path, bytes(packed)), []
+    assert read(path, problems) == TEXT
+    assert problems[0].what.startswith("the gzip file is damaged (CRC check failed")
+
+
+@pytest.mark.parametrize("data", [gzip.compress(TEXT)[:12], b"\x1f\x8b\x08nothing like it", b"\x1f\x8b"])
+def test_a_gzip_without_anything_to_read_is_an_error(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(LogError, match="gzip file is") as caught:
+        read(file(tmp_path, data), [])
+    assert (caught.value.where, caught.value.next_step) == (str(tmp_path / "server.log"), "copy the file again")
+
+
+def test_without_a_place_for_problems_a_cut_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="cut off"):
+        read(file(tmp_path, cut_gzip(TEXT)))
+
+
+def test_absent_files_and_folders_are_named(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "none.log", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(LogError, match=reason) as caught:
+            read(path, [])
+        assert caught.value.where == str(path)
+        assert caught.value.next_step
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(LogError, match="Permission denied"):
+        read(tmp_path / "a.log", [])
+
+
+def test_a_disk_that_fails_half_way_keeps_the_first_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def peek(self, size: int) -> bytes:
+            return b"te"
+
+        def read1(self, size: int | None = -1) -> bytes:
+            if self.tell() == 4:
+                raise OSError(5, "Input/output error")
+            return super().read1(2)
+
+    monkeypatch.setattr(Path, "open", lambda self, mode: Failing(b"text and more"))
+    problems: list[Problem] = []
+    assert read(tmp_path / "a.log", problems) == b"text"
+    assert "Input/output error" in problems[0].what
+
+
+def test_standard_input_is_read_packed_or_not_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for data in (TEXT, gzip.compress(TEXT)):
+        as_stdin(monkeypatch, data)
+        assert b"".join(read_chunks("-")) == TEXT
+        assert not sys.stdin.closed
+        assert b"".join(read_chunks("-")) == b""
+
+
+def test_faults_of_standard_input_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_stdin(monkeypatch, gzip.compress(TEXT)[:12])
+    with pytest.raises(LogError, match="standard input: the gzip file is cut off"):
+        list(read_chunks("-", []))
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(LogError, match="standard input is closed"):
+        list(read_chunks("-", []))
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "a.txt"
+    with replacing(path) as temporary:
+        temporary.write_text("first")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "first"
+    assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    assert path.stat().st_mode & 0o777 == 0o644

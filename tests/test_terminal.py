@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from workbench import terminal
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ntwo lines", "plain\ntwo lines"),
+        ("\x1b[2Jgone", "\ufffd[2Jgone"),
+        ("a\rb\x07\x9b", "a\ufffdb\ufffd\ufffd"),
+        ("right\u202eleft", "right\ufffdleft"),
+        ("lone \udcff half", "lone \ufffd half"),
+        ("Grüße 京", "Grüße 京"),
+    ],
+)
+def test_no_text_can_steer_the_terminal(text: str, shown: str) -> None:
+    assert terminal.printable(text) == shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_only_a_terminal_gets_colour_and_only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, shown in ((Terminal(), "\x1b[1mone\x1b[0m\ntwo \ufffd\n"), (io.StringIO(), "one\ntwo \ufffd\n")):
+        monkeypatch.setattr(sys, "stdout", stream)
+        terminal.say("one\ntwo \x1b", bold_first_line=True)
+        assert stream.getvalue() == shown
+
+
+def test_a_terminal_without_the_characters_gets_them_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    terminal.accept_any_text()
+    terminal.say("Zürich")
+    terminal.flush()
+    assert raw.getvalue() == b"Z\\xfcrich\n"
+
+
+def test_closed_streams_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    terminal.accept_any_text()
+    terminal.say("x")
+    terminal.complain("x")
+    terminal.flush()

@@ -1,0 +1,54 @@
+"""Runs whose figures say nothing about their drafter, because the server's log proves a wrong flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from workbench.analysis.diagnosis import Certainty, Diagnosis, Finding, diagnose
+from workbench.analysis.frames import records
+from workbench.table import Tables
+
+ServerKey = tuple[str, str]  # campaign, server_id
+
+_WRONG_FLAG = "wrong_flag"
+
+
+def certain_faults(diagnosis: Diagnosis) -> list[Finding]:
+    """What is wrong beyond doubt, in the order in which to mend it."""
+    return [f for f in diagnosis.findings if f.is_fault and f.certainty is Certainty.CERTAIN]
+
+
+def flagged_servers(diagnoses: Mapping[ServerKey, Diagnosis]) -> dict[ServerKey, Finding]:
+    """The servers whose drafter certainly runs under a wrong flag, with the finding."""
+    return {
+        key: finding
+        for key, diagnosis in diagnoses.items()
+        for finding in certain_faults(diagnosis)
+        if finding.rule == _WRONG_FLAG
+    }
+
+
+def wrong_flags(tables: Tables) -> dict[ServerKey, Finding]:
+    """The same from the tables; only logs that state another algorithm than EAGLE3 are diagnosed."""
+    suspects = {
+        key: log
+        for key, log in tables.logs.items()
+        if str(log.facts.server_args.get("speculative_algorithm") or "EAGLE3").upper() != "EAGLE3"
+    }
+    return flagged_servers({key: diagnose(log) for key, log in suspects.items()})
+
+
+def sound_rows(table: pd.DataFrame, tables: Tables, flagged: Iterable[ServerKey] | None = None) -> pd.DataFrame:
+    """The rows whose run was not served under a wrong flag (those of `wrong_flags` unless given)."""
+    bad = set(wrong_flags(tables) if flagged is None else flagged)
+    runs = {
+        (row["campaign"], row["run_id"])
+        for row in records(tables.runs[["campaign", "run_id", "server_id"]])
+        if (row["campaign"], row["server_id"]) in bad
+    }
+    if not runs:
+        return table
+    keep = [key not in runs for key in zip(table["campaign"], table["run_id"], strict=True)]
+    return table[pd.Series(keep, index=table.index, dtype=bool)]

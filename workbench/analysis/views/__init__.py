@@ -1,0 +1,48 @@
+"""Tables as the pages show them: chosen columns, joined labels, one row where several say the same."""
+
+from workbench.analysis.views.checks import (
+    drift_view,
+    fairness_view,
+    log_speeds_view,
+    longest_log,
+    losslessness_view,
+    sources_view,
+)
+from workbench.analysis.views.compare import best_by_shape, compare_view, published_view
+from workbench.analysis.views.drafts import (
+    accept_lengths_view,
+    curves_view,
+    drafters_view,
+    main_curve,
+    offline_view,
+    points_view,
+    required_acceptance_view,
+    shorter_chains_view,
+)
+from workbench.analysis.views.runs import RATE_COLUMNS, SPEED_COLUMNS, costs_view, labelled, runs_view, speedups_view
+
+__all__ = [
+    "RATE_COLUMNS",
+    "SPEED_COLUMNS",
+    "accept_lengths_view",
+    "best_by_shape",
+    "compare_view",
+    "costs_view",
+    "curves_view",
+    "drafters_view",
+    "drift_view",
+    "fairness_view",
+    "labelled",
+    "log_speeds_view",
+    "longest_log",
+    "losslessness_view",
+    "main_curve",
+    "offline_view",
+    "points_view",
+    "published_view",
+    "required_acceptance_view",
+    "runs_view",
+    "shorter_chains_view",
+    "sources_view",
+    "speedups_view",
+]

@@ -1,0 +1,119 @@
+"""Is the comparison fair, do the sources agree, did anything drift."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from workbench.analysis.acceptance import sources_df
+from workbench.analysis.frames import records
+from workbench.analysis.log_speed import MIN_WINDOWS
+from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
+from workbench.analysis.views.texts import renamed, share, texts
+from workbench.table import LogSummary, Tables
+
+_LOG_SPEEDS = {
+    "server": "server",
+    "baseline": "against",
+    "running_req": "running",
+    "client_speedup": "client-like speedup",
+    "median_speedup": "median-line speedup",
+    "verdict": "verdict",
+    "reason": "why",
+}
+
+
+def fairness_view(runs: pd.DataFrame) -> pd.DataFrame:
+    """Settings in which runs and their baselines differ, by run; those that matter first."""
+    shown = fairness_df(runs).sort_values("matters", ascending=False, kind="stable")
+    names = {
+        "label": "run",
+        "setting": "setting",
+        "speculative": "speculative",
+        "baseline": "baseline",
+        "matters": "matters",
+        "why": "why",
+        "baseline_run_id": "against",
+    }
+    return renamed(shown, names)
+
+
+def sources_view(runs: pd.DataFrame) -> pd.DataFrame:
+    """Accept length from requests, log and counters, of the runs for which at least two of them tell it."""
+    sources = sources_df(runs)
+    columns = ["accept_length_requests", "accept_length_log", "accept_length_counters"]
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "accept_length_requests": "requests",
+        "accept_length_log": "log",
+        "accept_length_counters": "counters",
+        "max_difference": "largest difference",
+        "flagged": "over 3 %",
+    }
+    prompts = runs[["campaign", "run_id", "prompt_set"]].drop_duplicates(["campaign", "run_id"])
+    shown = sources[sources[columns].notna().sum(axis=1) > 1].merge(prompts, on=["campaign", "run_id"], how="left")
+    shown["max_difference"] = texts(
+        [None if value != value else f"{value:.1%}" for value in shown["max_difference"]], shown.index
+    )
+    return renamed(shown, names)
+
+
+def drift_view(tables: Tables) -> pd.DataFrame:
+    """Every pass of every baseline that was measured more than once, relative to the first."""
+    drift = drift_df(tables.runs, tables.requests)
+    same = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos"]
+    again = drift[drift.groupby(same, dropna=False)["tok_per_s"].transform("size") > 1]
+    names = {
+        "run_id": "baseline",
+        "baseline_group": "group",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "repeat": "pass",
+        "tok_per_s": "tok/s",
+        "relative": "over the first pass",
+    }
+    return renamed(again, names)
+
+
+def losslessness_view(tables: Tables) -> pd.DataFrame:
+    """Prompts with the baseline's text, by run, beside the same of two plain passes."""
+    shown = losslessness_df(tables.requests, tables.runs)
+    rows = records(shown)
+    shown = shown.assign(
+        same=texts([share(row["num_same"], row["num_prompts"]) for row in rows], shown.index),
+        control=texts([share(row["control_same"], row["control_prompts"]) for row in rows], shown.index),
+    )
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "same": "same text as the baseline",
+        "control": "same text in two plain passes",
+        "reason": "why not compared",
+    }
+    return renamed(shown[shown["num_prompts"].notna()], names)
+
+
+def log_speeds_view(tables: Tables) -> pd.DataFrame:
+    """Speedup by every speculative server's log against the baselines' of its group, where both hold enough lines."""
+    servers = tables.runs.drop_duplicates(["campaign", "server_id"])
+    parts = []
+    for spec in records(servers[servers["role"] == "speculative"]):
+        same = servers[
+            (servers["campaign"] == spec["campaign"]) & (servers["baseline_group"] == spec["baseline_group"])
+        ]
+        for base in records(same[same["role"] == "baseline"]):
+            own, other = (tables.logs.get((row["campaign"], row["server_id"])) for row in (spec, base))
+            if own is not None and other is not None:
+                part = log_speed_df(own.windows, other.windows)
+                parts.append(part.assign(server=spec["server_id"], baseline=base["server_id"]))
+    if not parts:
+        return pd.DataFrame(columns=list(_LOG_SPEEDS.values()))
+    table = pd.concat(parts, ignore_index=True)
+    enough = table[["num_windows_spec", "num_windows_base"]].min(axis=1) >= MIN_WINDOWS
+    return renamed(table[enough], _LOG_SPEEDS)
+
+
+def longest_log(tables: Tables) -> LogSummary | None:
+    """The server log with the most decode lines, a speculative one where there is any."""
+    logs = list(tables.logs.values())
+    return max(logs, key=lambda log: (log.windows["accept_len"].notna().any(), len(log.windows)), default=None)

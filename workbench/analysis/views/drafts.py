@@ -1,0 +1,181 @@
+"""What drafts are accepted, and what the drafters were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from workbench.analysis.acceptance import accept_length_df, shorter_chains_df
+from workbench.analysis.answers import curve_name, offline_against_served
+from workbench.analysis.campaign import Fits, scaling_points
+from workbench.analysis.cost import required_acceptance_df
+from workbench.analysis.frames import Row, records
+from workbench.analysis.scaling import ScalingFit, forms_df
+from workbench.analysis.views.runs import KEYS, labelled
+from workbench.analysis.views.texts import renamed, spans, texts
+from workbench.table import Tables
+
+_ASSUMED_STEPS = range(1, 8)
+
+
+def accept_lengths_view(tables: Tables) -> pd.DataFrame:
+    """Accept length of every run with requests, with its interval over prompts."""
+    table = labelled(accept_length_df(tables.requests), tables.runs)
+    table = table[table["role"] == "speculative"]
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "accept_length": "accept length",
+        "ends": "95 % over prompts",
+        "num_prompts": "n prompts",
+        "num_verify_steps": "n verify steps",
+    }
+    shown = table.assign(ends=spans(table, "low", "high"))
+    return renamed(shown, names)
+
+
+def shorter_chains_view(tables: Tables) -> pd.DataFrame:
+    """What each drafter's longest chain predicts for shorter ones, beside the runs that measured those."""
+    runs = tables.runs
+    chains = runs[
+        (runs["eagle_topk"] == 1).fillna(False).astype(bool)
+        & (runs["num_steps"] > 1).fillna(False).astype(bool)
+        & runs["steps_histogram"].notna()
+    ]
+    by = ["campaign", "drafter", "prompt_set"]
+    same = [*by, "ignore_eos", "max_concurrency"]
+    longest = chains.sort_values("num_steps", ascending=False, kind="stable").drop_duplicates(same)
+    keys = set(zip(longest["campaign"], longest["run_id"], strict=True))
+    requests = tables.requests
+    own = [key in keys for key in zip(requests["campaign"], requests["run_id"], strict=True)]
+    expected = shorter_chains_df(requests[pd.Series(own, index=requests.index, dtype=bool)])
+    expected = expected.merge(longest[[*KEYS, "label", "drafter", "prompt_set", "ignore_eos"]], on=KEYS)
+    expected = expected.rename(columns={"accept_length": "expected", "label": "from"})
+    measured = runs[(runs["eagle_topk"] == 1).fillna(False).astype(bool)]
+    measured = measured[[*KEYS, *by[1:], "ignore_eos", "num_steps", "accept_length"]].dropna(subset=["accept_length"])
+    measured = measured.rename(columns={"run_id": "measured_by", "accept_length": "measured"})
+    shown = expected.merge(measured, on=[*by, "ignore_eos", "num_steps"], how="inner")
+    shown = shown[shown["measured_by"] != shown["run_id"]].drop_duplicates(["run_id", *by, "ignore_eos", "num_steps"])
+    shown["difference"] = texts([f"{value:+.2f}" for value in shown["measured"] - shown["expected"]], shown.index)
+    names = {
+        "from": "from",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "expected": "expected",
+        "measured": "measured",
+        "difference": "difference",
+    }
+    return renamed(shown, names)
+
+
+def required_acceptance_view(costs: pd.DataFrame) -> pd.DataFrame:
+    """Per-position acceptance that break-even needs, at a run's own steps beside what it has, else by assumed steps."""
+    known = costs.dropna(subset=["break_even"])
+    rows = [_required(row) for row in records(known)]
+    columns = ["run", "prompts", "at once", "steps", "break-even", "acceptance needed", "acceptance now"]
+    assumed = [name for name in map(_at_steps, _ASSUMED_STEPS) if any(name in row for row in rows)]
+    return pd.DataFrame(rows, columns=[*columns, *assumed])
+
+
+def _required(row: Row) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "run": row["label"],
+        "prompts": row["prompt_set"],
+        "at once": row["max_concurrency"],
+        "steps": row["num_steps"],
+        "break-even": row["break_even"],
+    }
+    if row["num_steps"] is not None:
+        shown["acceptance needed"] = _acceptance(row["break_even"], row["num_steps"])
+        shown["acceptance now"] = _acceptance(row["accept_length"], row["num_steps"])
+        return shown
+    return shown | {_at_steps(steps): _acceptance(row["break_even"], steps) for steps in _ASSUMED_STEPS}
+
+
+def _at_steps(steps: int) -> str:
+    return f"needed at {steps} step{'' if steps == 1 else 's'}"
+
+
+def _acceptance(accept_length: float, steps: int) -> str:
+    row = records(required_acceptance_df(accept_length, steps=[steps]))[0]
+    return f"{row['acceptance']:.2f}" if row["reachable"] else "out of reach"
+
+
+def points_view(fits: Fits) -> pd.DataFrame:
+    """The points of the training-size figure in a few columns."""
+    points = scaling_points(fits)
+    names = {
+        "drafter": "drafter",
+        "training_samples": "samples",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "accept_length": "accept length",
+        "ends": "interval",
+        "n": "n prompts",
+        "response_tokens": "response tokens",
+        "optimizer_steps": "optimizer steps",
+        "epochs": "epochs",
+        "origin": "origin",
+    }
+    if points.empty:
+        return pd.DataFrame(columns=list(names.values()))
+    points = points.sort_values(["training_samples", "drafter", "prompt_set", "num_steps"], kind="stable")
+    return renamed(points.assign(ends=spans(points, "low", "high")), names)
+
+
+def curves_view(fits: Fits) -> pd.DataFrame:
+    """The forms tried for every curve: parameters with intervals, errors, which one is drawn, and why not."""
+    parts = [forms_df(fit).assign(curve=curve_name(fit.points)) for _, fit in fits.values() if fit.num_sizes > 1]
+    names = {
+        "curve": "curve",
+        "form": "form",
+        "parameters": "parameters (95 %)",
+        "aicc": "AICc",
+        "loo_rmse": "leave-one-out error",
+        "drawn": "drawn",
+        "reason": "why not",
+    }
+    if not parts:
+        return pd.DataFrame(columns=list(names.values()))
+    return renamed(pd.concat(parts, ignore_index=True), names)
+
+
+def main_curve(fits: Fits) -> ScalingFit | None:
+    """The curve with the most training sizes, the first of equals."""
+    curve = max((fit for _, fit in fits.values()), key=lambda fit: fit.num_sizes, default=None)
+    return curve if curve is not None and curve.num_sizes > 1 else None
+
+
+def drafters_view(drafters: pd.DataFrame) -> pd.DataFrame:
+    """What the drafters were trained on."""
+    names: Mapping[str, str] = {
+        "drafter": "drafter",
+        "drafter_target": "made for",
+        "training_samples": "samples",
+        "response_tokens": "response tokens",
+        "optimizer_steps": "optimizer steps",
+        "epochs": "epochs",
+        "seed": "seed",
+        "recipe": "recipe",
+        "data_mix": "data",
+        "notes": "notes",
+    }
+    return renamed(drafters, names)
+
+
+def offline_view(tables: Tables) -> pd.DataFrame:
+    """Offline accept length beside the served one."""
+    pairs = offline_against_served(tables.runs, tables.offline)
+    pairs["difference"] = texts([f"{value:+.3f}" for value in pairs["difference"]], pairs.index)
+    names = {
+        "drafter": "drafter",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "served": "served",
+        "offline": "offline",
+        "difference": "difference",
+        "run_id": "served by",
+    }
+    return renamed(pairs, names)

@@ -1,0 +1,115 @@
+"""Runs, what they cost, what they gain."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from workbench.analysis.views.texts import on_off, renamed, spans
+
+KEYS = ["campaign", "run_id"]
+RATE_COLUMNS = [
+    "label",
+    "num_draft_tokens",
+    "num_steps",
+    "accept_rate_printed",
+    "accept_rate_definition",
+    "accept_rate",
+    "accept_length",
+]
+SPEED_COLUMNS = [
+    "label",
+    "role",
+    "baseline_group",
+    "prompt_set",
+    "max_concurrency",
+    "output_tok_per_s",
+    "decode_tok_per_s",
+    "log_median_tok_per_s",
+    "origin",
+]
+_DESCRIBED = [
+    "label",
+    "role",
+    "drafter",
+    "num_steps",
+    "num_draft_tokens",
+    "prompt_set",
+    "ignore_eos",
+    "max_concurrency",
+    "origin",
+]
+
+
+def labelled(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """A table keyed by run, with the run's label, drafter, shape and prompts beside it."""
+    described = runs[KEYS + [name for name in _DESCRIBED if name not in table]].drop_duplicates(KEYS)
+    return table.merge(described, on=KEYS, how="left")
+
+
+def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of a campaign in a few columns."""
+    shown = runs.assign(
+        graphs=on_off(runs["cuda_graph"]),
+        length=spans(runs, "accept_length_low", "accept_length_high"),
+        speed=spans(runs, "output_tok_per_s_low", "output_tok_per_s_high", 1),
+    )
+    names = {
+        "label": "run",
+        "baseline_group": "group",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "num_draft_tokens": "draft tokens",
+        "num_steps": "steps",
+        "graphs": "graphs",
+        "length": "accept length",
+        "accept_length_source": "from",
+        "speed": "output tok/s",
+        "origin": "origin",
+        "status": "status",
+    }
+    return renamed(shown, names)
+
+
+def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
+    """What a verify cycle costs and what would pay for it, ranges as ranges; what matters most stands first."""
+    shown = costs.assign(
+        graphs=on_off(costs["cuda_graph"]),
+        length=spans(costs, "accept_length_low", "accept_length_high"),
+        cycle=spans(costs, "t_cycle_ms_low", "t_cycle_ms_high", 1),
+        needed=spans(costs, "break_even_low", "break_even_high"),
+    )
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "num_draft_tokens": "draft tokens",
+        "num_steps": "steps",
+        "graphs": "graphs",
+        "length": "accept length",
+        "needed": "break-even",
+        "gain_needed": "gain needed",
+        "tok_per_s": "tok/s",
+        "base_tok_per_s": "baseline tok/s",
+        "cycle": "verify cycle (ms)",
+        "t_base_ms": "plain step (ms)",
+        "reason": "what is missing",
+    }
+    return renamed(shown, names)
+
+
+def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
+    """Speedups with their intervals and verdicts, best first."""
+    ordered = speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last")
+    shown = ordered.assign(ends=spans(ordered, "low", "high"))
+    names = {
+        "label": "run",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "speedup": "speedup",
+        "ends": "interval",
+        "verdict": "verdict",
+        "tok_per_s": "tok/s",
+        "base_tok_per_s": "baseline tok/s",
+        "reason": "how sure",
+    }
+    return renamed(shown, names)
