@@ -49,3 +49,12 @@ PLAIN_PREFILL = (
     "[2026-01-05 10:00:00 TP0] Prefill batch, #new-seq: 2, #new-token: 300, #cached-token: 40, token usage: 0.01, "
     "#running-req: 5, #queue-req: 1, #pending-token: 0, cuda graph: False, input throughput (token/s): 1234.50\n"
 )
+# vLLM 0.11: the engine line, and then the speculative line of the same interval.
+VLLM_SPEC = (
+    b"INFO 01-05 10:00:00 [loggers.py:111] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation "
+    b"throughput: 55.5 tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 3.0%, Prefix cache hit rate: "
+    b"0.0%\n"
+    b"INFO 01-05 10:00:00 [metrics.py:86] SpecDecoding metrics: Mean acceptance length: 2.25, Accepted throughput: "
+    b"20.00 tokens/s, Drafted throughput: 48.00 tokens/s, Accepted: 200 tokens, Drafted: 480 tokens, Per-position "
+    b"acceptance rate: 0.700, 0.350, 0.200, Avg Draft acceptance rate: 41.7%\n"
+)

@@ -23,6 +23,7 @@ def say(text: str, *, stamp: bool = True) -> None:
 
 @dataclass
 class Request:
+    rid: str
     ids: list[int]
     prompt_tokens: int
     stops_itself: bool
@@ -70,7 +71,7 @@ class Engine:
         self.last_speed = 0.0
         self.accept_length: float | None = None
 
-    def request(self, body: dict[str, object]) -> Request:
+    def request(self, body: dict[str, object], rid: str) -> Request:
         prompt = body.get("input_ids") or body.get("text") or ""
         sampling = body.get("sampling_params") or {}
         assert isinstance(sampling, dict)
@@ -79,7 +80,7 @@ class Engine:
         natural = 1 + seed % within if within and not sampling.get("ignore_eos") else limit + 1
         ids = [(seed + 31 * i * i + 17 * i) % VOCABULARY for i in range(min(limit, natural))]
         length = len(prompt) if isinstance(prompt, list) else len(str(prompt).split())
-        request = Request(ids, length, natural <= limit, self._accepts(), histogram=[0] * (self.steps + 1))
+        request = Request(rid, ids, length, natural <= limit, self._accepts(), histogram=[0] * (self.steps + 1))
         self.waiting.append(request)
         self.wake.set()
         return request

@@ -50,7 +50,6 @@ class Server:
         self.engine = Engine(options)
         self.ready = False
         self.numbers = count(1)
-        self.rids = count(1)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's requests until it closes."""
@@ -146,10 +145,10 @@ class Server:
             self.send(writer, 200, "")
             return 200
         if stream:
-            return await self.stream(writer, body, kind)
+            return await self.stream(writer, self.engine.request(body, f"{number:032x}"), kind)
         if kind in ("stall", "close"):
             await self.break_off(writer, kind)
-        request = self.engine.request(body)
+        request = self.engine.request(body, f"{number:032x}")
         while not request.finished and kind not in ("error", "abort"):
             request.changed.clear()
             await request.changed.wait()
@@ -157,11 +156,8 @@ class Server:
         self.send(writer, 400 if kind == "error" else 200, answer)
         return 400 if kind == "error" else 200
 
-    async def stream(self, writer: asyncio.StreamWriter, body: dict[str, object], kind: str) -> int:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
-        )
-        request = self.engine.request(body)
+    async def stream(self, writer: asyncio.StreamWriter, request: Request, kind: str) -> int:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         sent = 0
         try:
             for event in count():
@@ -220,7 +216,7 @@ class Server:
             by_itself = request.stops_itself
             reason = {"type": "stop", "matched": 2} if by_itself else {"type": "length", "length": done}
         meta: dict[str, object] = {
-            "id": f"{next(self.rids):032x}",
+            "id": request.rid,
             "finish_reason": reason,
             "prompt_tokens": request.prompt_tokens,
             "completion_tokens": done,

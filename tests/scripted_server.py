@@ -1,7 +1,8 @@
 """A small server that speaks SGLang's log format and endpoints, and misbehaves on request. Standard library only.
 
-Run as a real process: ``python tests/scripted_server.py --port N [options]``. Answers are made up from the prompt: the
-same prompt gives the same token ids with and without speculation. Log lines, ``meta_info``, ``/server_info`` and
+Run as a real process: ``python tests/scripted_server.py --port N [options]``; in tests `running` does that and
+`command` gives the command line. Answers are made up from the prompt: the same prompt gives the same
+token ids with and without speculation. Log lines, ``meta_info``, ``/server_info`` and
 ``/metrics`` are those of SGLang 0.5.14.
 
 SGLang's flags that are obeyed (every other flag is accepted and printed in the ``server_args`` line):
@@ -57,6 +58,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+from socket import socket
 
 from scripted_engine import say
 from scripted_http import OOM, SIGQUIT, TRACEBACK, Server, read_fault
@@ -71,6 +78,40 @@ usage: launch_server.py [-h] --model-path MODEL_PATH
 launch_server.py: error: ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode, \
 --cuda-graph-max-bs-prefill
 """
+
+
+def command(port: int, *options: str) -> list[str]:
+    return [sys.executable, "-E", __file__, "--port", str(port), *options]
+
+
+@contextmanager
+def running(*options: str, log: Path | None = None) -> Iterator[str]:
+    """The URL of a scripted server that answers."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (log or Path(os.devnull)).open("ab") as file:
+        process = subprocess.Popen(command(port, *options), stdout=file, stderr=file)
+    try:
+        deadline = time.monotonic() + 20
+        while not is_healthy(port):
+            assert process.poll() is None and time.monotonic() < deadline, "the scripted server did not start"
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_healthy(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 async def start(server: Server) -> None:
@@ -176,7 +217,7 @@ def read_options() -> tuple[argparse.Namespace, dict[str, object]]:
     options, others = own.parse_known_args()
     known = {action.dest for action in flags._actions}
     arguments: dict[str, object] = {name: value for name, value in vars(options).items() if name in known}
-    for flag, value in zip(others, [*others[1:], "--"], strict=True):
+    for flag, value in pairwise([*others, "--"]):
         if flag.startswith("--"):
             arguments[flag[2:].replace("-", "_")] = True if value.startswith("--") else value
     return options, arguments

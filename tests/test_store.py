@@ -323,7 +323,9 @@ def test_logs_that_cannot_be_followed(tmp_path: Path) -> None:
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def requests_of(folder: Path, content: object, name: str = "requests.jsonl") -> tuple[list[dict[str, object]], list[str]]:
+def requests_of(
+    folder: Path, content: object, name: str = "requests.jsonl"
+) -> tuple[list[dict[str, object]], list[str]]:
     write_run(folder / "c" / "r", files={name: content})
     records, problems = read_requests(read_run(folder / "c" / "r"))
     assert {problem.where for problem in problems} <= {str(folder / "c" / "r" / name)}

@@ -8,7 +8,8 @@ WorkbenchError
 │   ├── SpecError       a campaign, spec or parameter is invalid
 │   └── CheckpointError a checkpoint folder cannot be read
 ├── NotebookError       a notebook did not finish                            exit 4
-└── MissingToolError    something that has to be installed is absent         exit 5
+├── MissingToolError    something that has to be installed is absent         exit 5
+└── LaunchError         a server did not start, or died                      exit 6
 
 Exit 0 is success, exit 1 is "the command worked and its answer is bad news"
 (a diagnosis with a certain fault, a failed check).
@@ -86,6 +87,31 @@ class MissingToolError(WorkbenchError):
     """Something that has to be installed first is absent."""
 
     exit_code = 5
+
+
+class LaunchError(WorkbenchError):
+    """A server did not start, died, or could not be ended.
+
+    ``kind`` names the cause in one word, ``tail`` holds the lines of its log that show it.
+    """
+
+    exit_code = 6
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | Path | None = None,
+        next_step: str | None = None,
+        kind: str = "unknown",
+        tail: tuple[str, ...] = (),
+    ) -> None:
+        self.kind = kind
+        self.tail = tail
+        super().__init__(what, where=where, next_step=next_step)
+
+    def render(self) -> str:
+        return "\n".join([super().render(), *(f"  | {line}" for line in self.tail)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ def runs_dir() -> Path:
     return project_root() / "data" / "runs"
 
 
+def prompts_dir() -> Path:
+    return project_root() / "data" / "prompts"
+
+
 def reference_points_csv() -> Path:
     return project_root() / "data" / "reference_points.csv"
 

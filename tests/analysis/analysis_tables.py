@@ -56,7 +56,15 @@ def timed(run_id: str, seconds: list[float], *, repeat: int = 0, tokens: int = 1
 
 def windows(*rows: dict[str, object]) -> pd.DataFrame:
     """Decode lines in order; ``window_s`` follows from the other two."""
-    common = {"campaign": "c", "run_id": "", "server_id": "s", "dp_rank": 0, "queue_req": 0, "opening": False, "idle": False}
+    common = {
+        "campaign": "c",
+        "run_id": "",
+        "server_id": "s",
+        "dp_rank": 0,
+        "queue_req": 0,
+        "opening": False,
+        "idle": False,
+    }
     lines = [{**common, "line": line, "offset": line, **row} for line, row in enumerate(rows, 1)]
     table = frame(WINDOWS, lines)
     table["window_s"] = table["window_tokens"] / table["gen_tok_per_s"]

@@ -4,64 +4,16 @@ import pandas as pd
 import pytest
 from analysis_tables import recorded, windows
 
-from workbench.analysis.log_speed import agreed_verdict, client_like_df, log_speed_df
+from workbench.analysis.log_speed import agreed_verdict, log_speed_df
+from workbench.table.speeds import client_like_df
 
 
-def _line(
-    speed: float, *, running: int = 8, tokens: float = 80.0, idle: bool = False, **more: object
-) -> dict[str, object]:
-    return {"running_req": running, "gen_tok_per_s": speed, "window_tokens": tokens, "idle": idle, **more}
+def _line(speed: float, *, running: int = 8, tokens: float = 80.0) -> dict[str, object]:
+    return {"running_req": running, "gen_tok_per_s": speed, "window_tokens": tokens}
 
 
 def _at(table: pd.DataFrame, running: int) -> pd.Series:
     return table.set_index("running_req").loc[running]
-
-
-def test_client_like_speed_is_all_tokens_over_all_time() -> None:
-    # 80 tokens in 1 s and 80 in 3 s
-    row = _at(client_like_df(windows(_line(80.0), _line(80.0 / 3))), 8)
-    assert row["client"] == pytest.approx(40.0)
-    assert row["median"] == pytest.approx((80 + 80 / 3) / 2)
-
-
-def test_the_first_line_of_a_phase_is_counted_at_the_mean_of_both_loads() -> None:
-    # One running before, 8 now: (1 + 8) / 2 / 8 of 80 tokens are 45, at 90 tok/s half a second; then 1 s.
-    table = client_like_df(windows(_line(10.0, running=1, tokens=10.0), _line(90.0, idle=True), _line(80.0)))
-    row = _at(table, 8)
-    assert (row["tokens"], row["seconds"], row["opening_s"]) == (125.0, 1.5, 0.5)
-    assert row["opening_share"] == pytest.approx(1 / 3)
-
-
-def test_a_line_that_waited_is_left_out_and_its_time_is_kept() -> None:
-    # 10 tokens at 0.77 tok/s: 13 s, and other lines take 0.1 s
-    lines = [_line(0.77, running=1, tokens=10.0, idle=True), *(_line(100.0, running=1, tokens=10.0) for _ in range(3))]
-    row = _at(client_like_df(windows(*lines)), 1)
-    assert row["client"] == pytest.approx(100.0)
-    assert row["num_windows"] == 3
-    assert row["left_out_s"] == pytest.approx(10 / 0.77)
-
-
-def test_a_wait_is_told_by_the_whole_line_whatever_part_of_it_would_count() -> None:
-    # The first line of a log took 3 s, of which half would count.
-    lines = [_line(80.0 / 3, idle=True), *(_line(800.0) for _ in range(3))]
-    assert _at(client_like_df(windows(*lines)), 8)["num_windows"] == 3
-
-
-def test_a_slow_engine_is_not_taken_for_a_waiting_one() -> None:
-    # Every line takes 8 s; first lines take 10 s.
-    lines = [_line(1.0, running=1, tokens=8.0), *(_line(0.8, running=1, tokens=8.0, idle=True) for _ in range(3))]
-    assert _at(client_like_df(windows(*lines)), 1)["num_windows"] == 4
-
-
-def test_data_parallel_ranks_are_read_apart() -> None:
-    # Rank 1 goes on with 8 running; the line before it in the log is rank 0's.
-    lines = [_line(80.0, dp_rank=1), _line(10.0, running=1, tokens=10.0), _line(80.0, dp_rank=1, idle=True)]
-    assert _at(client_like_df(windows(*lines)), 8)["tokens"] == 160.0
-
-
-def test_lines_without_speed_or_load_are_left_out() -> None:
-    lines = [_line(80.0), _line(float("nan")), _line(0.0), _line(80.0, running=0)]
-    assert list(client_like_df(windows(*lines))["num_windows"]) == [1]
 
 
 @pytest.mark.parametrize(

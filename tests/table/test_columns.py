@@ -21,7 +21,14 @@ COLUMNS = (
 
 def test_a_frame_has_the_declared_columns_types_and_order() -> None:
     rows = [
-        {"steps": [1, 2], "at": datetime(2026, 1, 5, 10, 0, 1, 500_000), "on": True, "speed": 1, "count": 2, "name": "a"},
+        {
+            "steps": [1, 2],
+            "at": datetime(2026, 1, 5, 10, 0, 1, 500_000),
+            "on": True,
+            "speed": 1,
+            "count": 2,
+            "name": "a",
+        },
         {},
     ]
     table = frame(COLUMNS, rows)

@@ -2,20 +2,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from log_samples import N4_GRAPH, N5_NO_GRAPH, N16_GRAPH, PLAIN_DECODE, decode_line, recorded
+from log_samples import N4_GRAPH, N5_NO_GRAPH, N16_GRAPH, PLAIN_DECODE, VLLM_SPEC, decode_line, recorded
 
 from workbench.parse.records import EventKind, LogKind
 from workbench.table.columns import WINDOWS, frame
 from workbench.table.logs import MAX_EVENTS, LogSummary, log_figures, summarise_log
 
-VLLM = (
-    b"INFO 01-05 10:00:00 [loggers.py:111] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation "
-    b"throughput: 55.5 tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 3.0%, Prefix cache hit rate: "
-    b"0.0%\n"
-    b"INFO 01-05 10:00:00 [metrics.py:86] SpecDecoding metrics: Mean acceptance length: 2.25, Accepted throughput: "
-    b"20.00 tokens/s, Drafted throughput: 48.00 tokens/s, Accepted: 200 tokens, Drafted: 480 tokens, Per-position "
-    b"acceptance rate: 0.700, 0.350, 0.200, Avg Draft acceptance rate: 41.7%\n"
-)
 DIED = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 
 
@@ -47,12 +39,12 @@ def test_the_borders_of_the_chunks_do_not_matter() -> None:
     ("data", "kind"),
     [
         (N4_GRAPH, LogKind.SGLANG),
-        (VLLM, LogKind.VLLM),
-        (VLLM + DIED, LogKind.VLLM),
+        (VLLM_SPEC, LogKind.VLLM),
+        (VLLM_SPEC + DIED, LogKind.VLLM),
         (DIED, LogKind.UNKNOWN),
         (b"", LogKind.UNKNOWN),
         (b"root:x:0:0:root:/root:/bin/bash\n", LogKind.UNKNOWN),
-        (VLLM + N4_GRAPH, LogKind.SGLANG),
+        (VLLM_SPEC + N4_GRAPH, LogKind.SGLANG),
         (b"[2026-01-05 10:00:00] The server is fired up and ready to roll!\n", LogKind.SGLANG),
     ],
 )
@@ -135,7 +127,7 @@ def test_idle_lines_are_left_out_of_speeds_and_counted() -> None:
 
 
 def test_figures_of_a_vllm_log() -> None:
-    figures = log_figures(summary(VLLM).windows)
+    figures = log_figures(summary(VLLM_SPEC).windows)
     assert figures["accept_length_log"] == 2.25
     assert figures["accept_rate_printed"] == pytest.approx(0.417)
     assert figures["log_median_tok_per_s"] == 55.5

@@ -201,7 +201,11 @@ def test_requests_without_tokens_make_no_total_of_zero(tmp_path: Path) -> None:
     assert missing(row["output_tok_per_s"])
 
 
-PROM = "sglang:generation_tokens_total {tokens}\nsglang:num_requests_total {requests}\nsglang:spec_verify_calls_total {calls}\n"
+PROM = """\
+sglang:generation_tokens_total {tokens}
+sglang:num_requests_total {requests}
+sglang:spec_verify_calls_total {calls}
+"""
 
 
 def test_sources_of_the_accept_length_stand_side_by_side_and_the_best_is_used(tmp_path: Path) -> None:

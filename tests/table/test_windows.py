@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from log_samples import N16_GRAPH, PLAIN_PREFILL, recorded
+from log_samples import N16_GRAPH, PLAIN_PREFILL, VLLM_SPEC, recorded
 
 from workbench.parse.records import StartupFacts
 from workbench.table.logs import summarise_log
@@ -54,17 +54,8 @@ def test_a_cut_line_is_not_taken_for_a_plain_one() -> None:
 
 
 def test_a_vllm_line_does_not_tell_its_tokens() -> None:
-    table = windows(
-        "INFO 01-05 10:00:00 [loggers.py:111] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation "
-        "throughput: 55.5 tokens/s, Running: 2 reqs, Waiting: 1 reqs, GPU KV cache usage: 3.0%, Prefix cache hit rate: "
-        "0.0%\n",
-        "INFO 01-05 10:00:00 [metrics.py:86] SpecDecoding metrics: Mean acceptance length: 2.25, Accepted throughput: "
-        "20.00 tokens/s, Drafted throughput: 48.00 tokens/s, Accepted: 200 tokens, Drafted: 480 tokens, Per-position "
-        "acceptance rate: 0.700, 0.350, 0.200, Avg Draft acceptance rate: 41.7%\n",
-        "INFO 01-05 10:00:10 [metrics.py:86] SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: "
-        "20.00 tokens/s, Drafted throughput: 48.00 tokens/s, Accepted: 200 tokens, Drafted: 480 tokens, Per-position "
-        "acceptance rate: 0.700, 0.350, 0.200, Avg Draft acceptance rate: 41.7%\n",
-    )
+    later = VLLM_SPEC.splitlines(keepends=True)[1].replace(b"2.25", b"2.50")
+    table = windows(VLLM_SPEC, later)
     first, second = table.to_dict("records")
     assert (first["accept_len"], first["gen_tok_per_s"], first["running_req"], first["queue_req"]) == (2.25, 55.5, 2, 1)
     assert first["accept_rate_printed"] == pytest.approx(0.417)

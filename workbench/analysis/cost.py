@@ -10,9 +10,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
-from scipy.stats import linregress
-from scipy.stats import t as t_distribution
 
 from workbench.analysis.frames import Row, group_ids, number, records, typed
 from workbench.analysis.pairing import Pair, pairs
@@ -174,6 +171,8 @@ def _first_known(*values: object) -> float | None:
 
 
 def _required(accept_length: float, steps: int) -> Row:
+    from scipy.optimize import brentq  # most pages need no solver, and scipy takes longer to import than they to make
+
     if not 1 <= accept_length <= steps + 1:
         return {"num_steps": steps, "acceptance": None, "reachable": False}
     powers = np.arange(steps + 1)  # (1 - a^(S+1)) / (1 - a) is the sum of a^k, k = 0 .. S, which also holds at a = 1
@@ -182,6 +181,9 @@ def _required(accept_length: float, steps: int) -> Row:
 
 
 def _fit(same: pd.DataFrame) -> Iterable[Row]:
+    from scipy.stats import linregress
+    from scipy.stats import t as t_distribution
+
     steps = same["num_steps"].to_numpy(dtype=np.float64)
     measured = same["break_even"].to_numpy(dtype=np.float64)
     line = linregress(steps, measured)

@@ -6,7 +6,6 @@ import textwrap
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -69,6 +68,8 @@ def _longest_chains(survival: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 @themed
 def plot_spread(spread: pd.DataFrame, *, ax: Axes) -> Axes:
     """Share of verify steps that accept exactly 0, 1, 2 ... drafts, a row a run: what the mean hides."""
+    import seaborn as sns  # only this figure needs it, and it takes longer to import than to draw
+
     if spread.empty:
         return nothing_to_draw(ax, "No run kept per-request histograms: the spread is not known.")
     names = [

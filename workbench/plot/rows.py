@@ -125,6 +125,7 @@ def _row_axis(ax: Axes, names: Sequence[str], words: Sequence[tuple[str, str]]) 
     ax.set_ylim(len(names) - 0.5, -0.75)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="x", labeltop=len(names) > 10)
     for place, (name, (text, colour)) in enumerate(zip(names, words, strict=True)):
         look: dict[str, Any] = {"va": "center", "fontsize": 10, "bbox": {"fc": "white", "ec": "none", "pad": 1}}
         across = ax.get_yaxis_transform()

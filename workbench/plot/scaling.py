@@ -59,36 +59,30 @@ def plot_accept_length_vs_data(
         return nothing_to_draw(ax, "No drafter has both a training size and an accept length.")
     ends = [*shown[x], *published[x], *(fit.band["x"] if fit is not None else [])]
     _size_axis(ax, x, min(ends), max(ends))
-    handles: list[Artist] = []
-    if len(published):
-        none = column(published, "low")
-        lengths = column(published, "accept_length")
-        draw_points(ax, column(published, x), lengths, none, none, colour=ROLES["published"], origin="published")
-    if fit is not None and len(fit.band):
-        handles += _draw_fit(ax, fit)
-    for (colour, origin), group in shown.groupby([_colours(shown, fit), "origin"]):
-        low, high = column(group, "low"), column(group, "high")
-        lengths = column(group, "accept_length")
-        draw_points(ax, column(group, x), lengths, low, high, colour=str(colour), origin=origin)
-    ax.set_ylabel(ACCEPT_LENGTH)
-    ax.margins(y=0.12)
+    handles = _draw_fit(ax, fit) if fit is not None and len(fit.band) else []
+    _draw_measured(ax, shown.assign(colour=_colours(shown, fit)), x)
+    _draw_measured(ax, published.assign(colour=ROLES["published"], origin="published"), x)
     levels = []
     if break_even is not None and math.isfinite(break_even):
         level_line(ax, break_even, ROLES["break-even"], "--")
         levels = [Label(1, break_even, f"break-even\n{break_even:.2f}", ROLES["break-even"])]
-    origins = [*shown["origin"], *(["published"] if len(published) else [])]
-    legend_above(ax, [*origin_handles(origins), *handles])
+    ax.set_ylabel(ACCEPT_LENGTH)
+    ax.margins(y=0.12)
+    legend_above(ax, [*origin_handles([*shown["origin"], *["published"][: len(published)]]), *handles])
     if ROLES["published"] in _colours(shown, fit):
         apart = f"{apart} Grey with a name: another recipe or mix, not fitted."
     notes_below(ax, *_notes(points, shown, x, fit), apart, published_note)
     label_right(ax, levels)
     bars = shown.dropna(subset=["low", "high"])
-    label_points(
-        ax,
-        [Label(row[x], row["accept_length"], _point_name(row)) for row in _one_a_drafter(shown, x)],
-        list(zip(column(bars, x), bars["low"], bars["high"], strict=True)),
-    )
+    names = [Label(row[x], row["accept_length"], _point_name(row)) for row in _one_a_drafter(shown, x)]
+    label_points(ax, names, list(zip(column(bars, x), bars["low"], bars["high"], strict=True)))
     return ax
+
+
+def _draw_measured(ax: Axes, points: pd.DataFrame, x: str) -> None:
+    for (colour, origin), group in points.groupby(["colour", "origin"]):
+        low, high, lengths = (column(group, name) for name in ("low", "high", "accept_length"))
+        draw_points(ax, column(group, x), lengths, low, high, colour=str(colour), origin=origin)
 
 
 def _same_setting(points: pd.DataFrame, fit: ScalingFit | None) -> tuple[pd.DataFrame, str]:

@@ -7,7 +7,11 @@ all time of a load, as a client does. Both leave out the lines that waited (`idl
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+Floats = npt.NDArray[np.float64]
 
 
 def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
@@ -23,44 +27,46 @@ def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
         num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not tell the
         tokens of a line (vLLM).
     """
-    levels = (
-        _parts(windows)
-        .groupby("running_req")
-        .agg(
-            tokens=("tokens", "sum"),
-            seconds=("seconds", "sum"),
-            opening_s=("opening_s", "sum"),
-            left_out_s=("left_out_s", "sum"),
-            median=("speed", "median"),
-            num_windows=("counted", "sum"),
-        )
+    lines = _lines(windows)
+    level, place = np.unique(lines["running_req"].to_numpy(dtype=np.int64), return_inverse=True)
+    running, before, speed, window_tokens, window_s = (
+        lines[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        for name in ("running_req", "before_req", "gen_tok_per_s", "window_tokens", "window_s")
     )
+    opening, waited = (lines[name].to_numpy(dtype=bool, na_value=False) for name in ("opening", "idle"))
+    share = np.where(opening, (np.nan_to_num(before) + running) / (2 * running), 1.0)
+    tokens = np.where(waited, 0.0, window_tokens * share)
+    seconds = tokens / speed
+
+    def total(values: Floats) -> Floats:
+        """Sum by level of what is known: a line whose tokens are not known adds nothing."""
+        return np.bincount(place, weights=np.nan_to_num(values), minlength=len(level)).astype(np.float64)
+
+    sums = {
+        "running_req": pd.Series(level, dtype="Int64"),
+        "tokens": total(tokens),
+        "seconds": total(seconds),
+        "opening_s": total(np.where(opening, seconds, 0.0)),
+        "left_out_s": total(np.where(waited, window_s, 0.0)),
+        "median": _medians(speed, place, len(level), ~waited),
+        "num_windows": np.bincount(place, weights=~waited, minlength=len(level)).astype(np.int64),
+    }
+    levels = pd.DataFrame(sums)
     levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
     levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
-    return levels.reset_index()
+    return levels
 
 
-def _parts(windows: pd.DataFrame) -> pd.DataFrame:
-    """What each line adds to its load."""
-    lines = windows.dropna(subset=["running_req", "gen_tok_per_s"])
-    lines = lines[(lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)]
-    running = lines["running_req"].astype("float64")
-    opening = lines["opening"].fillna(False).astype(bool)
-    counted = ~lines["idle"].fillna(False).astype(bool)
-    before = lines["before_req"].astype("float64").fillna(0.0)
-    tokens = lines["window_tokens"].where(~opening, lines["window_tokens"] * (before + running) / (2 * running))
-    seconds = tokens / lines["gen_tok_per_s"]
-    return pd.DataFrame(
-        {
-            "running_req": lines["running_req"],
-            "tokens": tokens.where(counted, 0.0),
-            "seconds": seconds.where(counted, 0.0),
-            "opening_s": seconds.where(counted & opening, 0.0),
-            "left_out_s": lines["window_s"].where(~counted, 0.0),
-            "speed": lines["gen_tok_per_s"].where(counted),
-            "counted": counted.astype("int64"),
-        }
-    )
+def _lines(windows: pd.DataFrame) -> pd.DataFrame:
+    """The lines that tell a load and a speed."""
+    running, speed = windows["running_req"], windows["gen_tok_per_s"]
+    return windows[((running > 0).fillna(False) & (speed > 0)).to_numpy(dtype=bool)]
+
+
+def _medians(speed: Floats, place: npt.NDArray[np.intp], levels: int, counted: npt.NDArray[np.bool_]) -> list[float]:
+    """Median of the counted lines of each level, NaN where none is."""
+    chosen = [speed[counted & (place == number)] for number in range(levels)]
+    return [float(np.median(own)) if len(own) else float("nan") for own in chosen]
 
 
 def main_level_speeds(windows: pd.DataFrame) -> tuple[float | None, float | None]:

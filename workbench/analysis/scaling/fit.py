@@ -117,35 +117,42 @@ def fit_scaling(
     parameters = {form: form.fit(sample.x, sample.y, sample.weights, sample.ceiling) for form in _forms_for(sample)}
     forms = tuple(_form_fit(form, sample, parameters.get(form)) for form in (LOG_LINEAR, BOUNDED, PLATEAU))
     main = _main_form(forms)
-    doubling = parameters[LOG_LINEAR][:, 1] * np.log(2)
-    off_curve = misfit(usable, x, sample.y, main.predict(parameters[main], sample.x, sample.ceiling), main.name)
+    fit = _with_slope(sample, parameters[LOG_LINEAR][:, 1] * np.log(2), main, parameters[main], break_even)
+    noted = (*_left_out(points, x), *fit.notes, *(f"{form.name}: {form.reason}" for form in forms if form.reason))
+    return _with_data_needed(
+        replace(fit, forms=forms, notes=noted), main, parameters[main], sample, break_even_interval
+    )
+
+
+def _with_slope(
+    sample: Sample, doubling: Floats, main: Form, parameters: Floats, break_even: float | None
+) -> ScalingFit:
+    """The curve, the gain per doubling, and whether the points bear them out."""
+    curve = main.predict(parameters, sample.x, sample.ceiling)
+    off_curve = misfit(sample.points, sample.x_name, sample.y, curve, main.name)
     low, high = _interval(doubling)
-    reason = _why_not_identified(sizes, low, high, off_curve)
-    fit = ScalingFit(
-        x,
-        len(usable),
-        sizes,
-        not reason,
-        reason,
-        break_even,
-        forms,
-        main.name,
-        float(doubling[0]),
-        low,
-        high,
-        _band(main, parameters[main], sample),
-        TRUSTED_FACTOR * float(sample.x.max()),
+    reason = _why_not_identified(sample.num_sizes, low, high, off_curve)
+    return ScalingFit(
+        sample.x_name,
+        len(sample.points),
+        sample.num_sizes,
+        identified=not reason,
+        reason=reason,
+        break_even=break_even,
+        main=main.name,
+        per_doubling=float(doubling[0]),
+        per_doubling_low=low,
+        per_doubling_high=high,
+        band=_band(main, parameters, sample),
+        trusted_max=TRUSTED_FACTOR * float(sample.x.max()),
         interval_means=sample.interval_means,
         notes=(
-            *_left_out(points, x),
-            *last_gain(x, sample.x, sample.y),
+            *last_gain(sample.x_name, sample.x, sample.y),
             *off_curve,
-            *confounds(usable, x, sample.ceiling),
-            *(f"{form.name}: {form.reason}" for form in forms if form.reason),
+            *confounds(sample.points, sample.x_name, sample.ceiling),
         ),
-        points=usable,
+        points=sample.points,
     )
-    return _with_data_needed(fit, main, parameters[main], sample, break_even_interval)
 
 
 def _check_one_group(points: pd.DataFrame) -> None:

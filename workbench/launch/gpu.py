@@ -1,0 +1,91 @@
+"""The GPUs of this machine through NVML (the package nvidia-ml-py); without a GPU or the package there is nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One reading. ``utilisation`` is a fraction from 0 to 1; ``None`` where the GPU does not say."""
+
+    power_w: float | None
+    memory_used_bytes: int | None
+    utilisation: float | None
+    sm_clock_mhz: int | None
+
+
+class Gpus:
+    """Readings by the number that nvidia-smi shows. None of them raises; what cannot be read is ``None``."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+
+    @property
+    def count(self) -> int:
+        return self._ask(self._nvml.nvmlDeviceGetCount) or 0
+
+    def names(self) -> tuple[str, ...]:
+        found = [self._ask(lambda i=i: self._nvml.nvmlDeviceGetName(self._handle(i))) for i in range(self.count)]
+        return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in found if name is not None)
+
+    def number_of(self, uuid: str) -> int | None:
+        """The number of a GPU that is named by (the beginning of) its UUID."""
+        for number in range(self.count):
+            found = self._ask(lambda i=number: self._nvml.nvmlDeviceGetUUID(self._handle(i)))
+            text = found.decode() if isinstance(found, bytes) else str(found)
+            if found is not None and text.startswith(uuid):
+                return number
+        return None
+
+    def memory_used_bytes(self, gpu: int) -> int | None:
+        return self._ask(lambda: int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu)).used))
+
+    def holders(self, gpu: int) -> tuple[int, ...]:
+        """Ids of the processes that compute on a GPU."""
+        found = self._ask(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle(gpu)))
+        return tuple(int(process.pid) for process in found or ())
+
+    def sample(self, gpu: int) -> GpuSample:
+        nvml = self._nvml
+        rates = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(self._handle(gpu)))
+        power_mw = self._ask(lambda: nvml.nvmlDeviceGetPowerUsage(self._handle(gpu)))
+        clock = self._ask(lambda: nvml.nvmlDeviceGetClockInfo(self._handle(gpu), nvml.NVML_CLOCK_SM))
+        return GpuSample(
+            power_w=None if power_mw is None else power_mw / 1000,
+            memory_used_bytes=self.memory_used_bytes(gpu),
+            utilisation=None if rates is None else rates.gpu / 100,
+            sm_clock_mhz=None if clock is None else int(clock),
+        )
+
+    def _handle(self, gpu: int) -> Any:
+        return self._nvml.nvmlDeviceGetHandleByIndex(gpu)
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except self._nvml.NVMLError:
+            return None
+
+
+@contextlib.contextmanager
+def open_gpus() -> Iterator[Gpus | None]:
+    """The GPUs, or ``None`` where there are none, no driver, or no nvidia-ml-py."""
+    try:
+        import pynvml  # noqa: PLC0415 - optional
+    except ImportError:
+        yield None
+        return
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield Gpus(pynvml)
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()

@@ -1,0 +1,69 @@
+"""Secrets that a server is given: kept out of records and messages, and out of its log once it has ended."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from workbench.provenance import redact
+
+HIDDEN = "***"
+MIN_LENGTH = 6
+"""Shorter values would be found everywhere."""
+
+_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)\Z", re.I)
+_SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--ssl-keyfile-password", "--hf-token", "--token"})
+_RECORDED_VARIABLE = re.compile(
+    r"(?:NCCL|TORCH_NCCL|GLOO|CUDA|SGLANG|SGL|FLASHINFER|TORCHINDUCTOR|OMP|MKL)_|SIMULATE_ACC"
+)
+
+
+def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Values of variables and flags that are secret by their name, longest first."""
+    found = {value for name, value in env.items() if _SECRET_VARIABLE.search(name)}
+    for previous, argument in zip(["", *argv], argv, strict=False):
+        name, assigned, value = argument.partition("=")
+        if previous in _SECRET_FLAGS:
+            found.add(argument)
+        elif assigned and (name in _SECRET_FLAGS or _SECRET_VARIABLE.search(name)):
+            found.add(value)
+    return tuple(sorted((value for value in found if len(value) >= MIN_LENGTH), key=len, reverse=True))
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Text without these values, access tokens and this user's folders."""
+    for value in secrets:
+        text = text.replace(value, HIDDEN)
+    return redact(text)
+
+
+def shown_argv(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+    """A command line that may be written down."""
+    secrets = secret_values(argv, env or {})
+    return [hide(argument, secrets) for argument in argv]
+
+
+def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that bear on speed (NCCL, CUDA, SGLang, threads), by name, secrets hidden."""
+    return {
+        name: HIDDEN if _SECRET_VARIABLE.search(name) else redact(value)
+        for name, value in sorted(env.items())
+        if _RECORDED_VARIABLE.match(name)
+    }
+
+
+def blank_out(path: Path, secrets: Iterable[str]) -> int:
+    """Overwrite these values in a file by asterisks, so that byte offsets stay; how many were found."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return 0
+    count = 0
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        for value in (secret.encode() for secret in secrets):
+            at = content.find(value)
+            while at >= 0:
+                content[at : at + len(value)] = b"*" * len(value)
+                count += 1
+                at = content.find(value, at + len(value))
+    return count
