@@ -83,6 +83,9 @@ def answering(handle: Callable[[BaseHTTPRequestHandler, bytes], None]) -> Iterat
         daemon_threads = True
         request_queue_size = 1024
 
+        def handle_error(self, *_: object) -> None:
+            """A client that has gone away is part of the tests."""
+
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

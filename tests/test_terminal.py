@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import pytest
@@ -38,7 +39,7 @@ def test_only_a_terminal_gets_colour_and_only_ours(monkeypatch: pytest.MonkeyPat
 def test_a_terminal_without_the_characters_gets_them_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    terminal.accept_any_text()
+    terminal.prepare()
     terminal.say("Zürich")
     terminal.flush()
     assert raw.getvalue() == b"Z\\xfcrich\n"
@@ -47,7 +48,10 @@ def test_a_terminal_without_the_characters_gets_them_escaped(monkeypatch: pytest
 def test_closed_streams_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    terminal.accept_any_text()
+    terminal.prepare()
     terminal.say("x")
     terminal.complain("x")
     terminal.flush()
+    for stream in (sys.stdout, sys.stderr):
+        assert stream.name == os.devnull
+        stream.close()

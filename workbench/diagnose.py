@@ -56,7 +56,7 @@ def diagnose_files(
     problems: list[Problem] = []
     summary = _summary(log, problems)
     other = None if baseline is None else _summary(baseline, problems)
-    checks = [] if draft is None else _check_as_served(draft, target, summary)
+    checks = None if draft is None else _check_as_served(draft, target, summary)
     diagnosis = diagnose_summary(summary, baseline=other, draft_checks=checks)
     missing = tuple(f"the rest of {problem.where}: {problem.what}" for problem in problems)
     files = [Path(name) for name in (log, baseline) if name not in (None, STDIN)]
@@ -104,7 +104,10 @@ def render_checks(results: Sequence[CheckResult]) -> str:
     if not results:
         return "No fault found in the draft checkpoint. Tensors' values, beyond d2t and t2d, are not checked."
     blocks = [
-        f"{result.severity.value.upper()}  {result.what}\n  where: {result.where}\n  next:  {result.next_step}"
+        f"{result.severity.value.upper()}  {result.what}\n"
+        f"  where: {result.where}\n"
+        + (f"  why:   {result.why}\n" if result.why else "")
+        + f"  next:  {result.next_step}"
         for result in results
     ]
     return "\n".join(blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 
 def printable(text: str) -> str:
@@ -14,8 +15,6 @@ def printable(text: str) -> str:
 
 def say(text: str, *, bold_first_line: bool = False) -> None:
     """The answer of a command, to standard output. Colour is only for terminals."""
-    if sys.stdout is None:
-        return
     text = printable(text)
     if bold_first_line and sys.stdout.isatty():
         first, newline, rest = text.partition("\n")
@@ -25,12 +24,15 @@ def say(text: str, *, bold_first_line: bool = False) -> None:
 
 def complain(text: str) -> None:
     """What is said beside the answer, to standard error."""
-    if sys.stderr is not None:
-        sys.stderr.write(printable(text) + "\n")
+    sys.stderr.write(printable(text) + "\n")
 
 
-def accept_any_text() -> None:
-    """Let both streams write every character, escaped where the terminal's encoding lacks it."""
+def prepare() -> None:
+    """Make both streams write whatever comes: what their encoding lacks is escaped, a closed one swallows all."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -38,8 +40,7 @@ def accept_any_text() -> None:
 
 def flush() -> None:
     """Write what is buffered now, while a reader that has gone can still be noticed."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def forget_reader() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from workbench.load.answer import Answer
 from workbench.load.records import RequestRecord, busy_window, decode_speed, summarise
-from workbench.table.requests import request_row
+from workbench.table.requests import request_rows
 
 
 def record(started: float, finished: float, tokens: int | None = None, **more: object) -> RequestRecord:
@@ -115,8 +115,10 @@ def test_a_line_of_requests_jsonl() -> None:
 def test_the_tables_read_what_is_written() -> None:
     line = RequestRecord(3, 1, 2.0, 3.0).with_answer(ANSWER, token_ids=False).as_json()
     assert "output_ids" not in line
-    row = request_row("c", "r", "made", line)
-    assert row["ok"] is True
+    failed = record(1.0, 2.5, error="HTTP 500: no").as_json()
+    (row, other), faults = request_rows("c", "r", "made", [line, failed])
+    assert faults == []
+    assert (row["ok"], other["ok"], other["error"]) == (True, False, "HTTP 500: no")
     assert (row["prompt_index"], row["repeat"], row["completion_tokens"], row["spec_verify_ct"]) == (3, 1, 3, 2)
     assert (row["latency_s"], row["ttft_s"], row["e2e_latency_s"]) == (1.0, 0.25, 0.5)
     assert (row["steps_histogram"], row["text_hash"]) == ([1, 1], "e438e5197c60900d")
@@ -132,4 +134,3 @@ def test_a_failed_request_has_its_times_and_its_error() -> None:
         "latency_s": 1.5,
         "error": "HTTP 500: no",
     }
-    assert request_row("c", "r", "made", line)["ok"] is False

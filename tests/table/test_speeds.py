@@ -6,7 +6,7 @@ import pytest
 from workbench.paths import recorded_dir
 from workbench.table import load_tables
 from workbench.table.columns import WINDOWS, frame
-from workbench.table.speeds import client_like_df, main_level_speeds
+from workbench.table.speeds import client_like_df, main_speeds_df
 
 
 def _line(speed: float, *, running: int = 8, tokens: float | None = 80.0, **more: object) -> dict[str, object]:
@@ -17,6 +17,13 @@ def _line(speed: float, *, running: int = 8, tokens: float | None = 80.0, **more
 def windows(*rows: dict[str, object]) -> pd.DataFrame:
     common = {"dp_rank": 0, "opening": False, "idle": False}
     return frame(WINDOWS, [{**common, "line": number, **row} for number, row in enumerate(rows, 1)])
+
+
+def main_level_speeds(table: pd.DataFrame) -> tuple[float | None, float | None]:
+    """Median and client-like speed at the main load of one log."""
+    speeds = main_speeds_df(table.assign(one=0), ["one"])
+    found = [None if pd.isna(value) else float(value) for row in speeds.to_numpy() for value in row]
+    return (found[0], found[1]) if found else (None, None)
 
 
 def _at(table: pd.DataFrame, running: int) -> pd.Series:

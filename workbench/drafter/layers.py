@@ -94,7 +94,7 @@ def attention(
         alone = torch.stack([(q * key.unsqueeze(-2)).sum(-1) for key, _ in own], -1)
         scores = torch.cat([scores, alone.movedim(-4, -2)], -1)
     weights = scores.softmax(-1, dtype=torch.float32).to(v.dtype)
-    mixed = (weights[..., :before].flatten(-3, -2) @ v).unflatten(-2, (group, rows)).movedim(-2, -4)
+    mixed: Tensor = (weights[..., :before].flatten(-3, -2) @ v).unflatten(-2, (group, rows)).movedim(-2, -4)
     for j, (_, value) in enumerate(own, before):
         mixed = mixed + weights[..., j].movedim(-1, -3).unsqueeze(-1) * value.unsqueeze(-2)
     return mixed.flatten(-3)

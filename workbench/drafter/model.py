@@ -22,7 +22,7 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class DraftConfig:
-    """``capture_ids`` are 0-based outputs of target layers, as the checkpoint states them; None: the server's default."""
+    """``capture_ids`` are 0-based target layers whose output is captured; None: the server's default."""
 
     shape: LlamaShape
     draft_vocab_size: int

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from workbench.errors import LaunchError
 from workbench.launch.redaction import hide
-from workbench.parse.lines import clean_text
+from workbench.parse.lines import clean_text, find_head
 
 TAIL_BYTES = 1 << 18
 MAX_LINES = 40
 MAX_LINE = 300
 _BEFORE_CAUSE = 5
 _AFTER_CAUSE = 14
+_FEW_LINES = 5
 
 
 class FailureKind(StrEnum):
@@ -56,7 +57,7 @@ def _rule(kind: FailureKind, pattern: str, sentence: str, next_step: str) -> _Ru
     return _Rule(kind, re.compile(pattern), sentence, next_step)
 
 
-_USAGE = re.compile(r"^\S*\.?\S+: error: (.*)$", re.M)
+_USAGE = re.compile(r"^.{1,80}?: error: (.*)$", re.M)
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ?.*$|^\w*Error$", re.M)
 # Each of these is a cause wherever it stands; the first one in the log is the root, the rest follow from it.
 _CAUSES = (
@@ -70,7 +71,7 @@ _CAUSES = (
         FailureKind.OOM,
         r"(?:torch\.\w*OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|Cuda failure 2 ).*",
         "the GPU ran out of memory",
-        "lower mem_fraction_static, cuda_graph_max_bs_decode or the context, and look for other processes on these GPUs",
+        "lower mem_fraction_static, cuda_graph_max_bs_decode or the context; look for other processes on these GPUs",
     ),
     _rule(
         FailureKind.OOM,
@@ -87,7 +88,7 @@ _CAUSES = (
     ),
     _rule(
         FailureKind.PORT,
-        r".*(?:[Aa]ddress already in use|EADDRINUSE|\b[Pp]ort\w* (?:at )?\d+ is not available).*",
+        r".*(?:[Aa]ddress already in use|EADDRINUSE|port is already allocated|port\w* at \d+ is not available).*",
         "a port that the server needs is taken",
         "start again: another port is chosen; find the holder with `ss -ltnp`",
     ),
@@ -95,7 +96,7 @@ _CAUSES = (
 _MISSING = re.compile(
     r"FileNotFoundError|No such file or directory|No module named|does not appear to have a file named"
     r"|is not a local folder and is not a valid model identifier|HFValidationError|RepositoryNotFoundError"
-    r"|Can't load the configuration of|command not found|No such image|Unable to find image"
+    r"|Can't load the configuration of|command not found|executable file not found|No such image|pull access denied"
 )
 _CHILD = re.compile(
     r".*(?:scheduler died during|crashed with exit code|Received sigquit from a child|exited during startup).*"
@@ -129,8 +130,7 @@ def explain(
     lines = [hide(line, secrets) for line in _lines(log_end)]
     text = "\n".join(lines)
     kind, sentence, next_step, cause = _cause(text, exit_code, waited_s)
-    quoted = _quote(cause, sentence)
-    said = "; ".join(part for part in (f"{sentence}{quoted}", note) if part)
+    said = "; ".join(part for part in (f"{sentence}{_quote(cause)}", note) if part)
     return LaunchFailure(kind, said, next_step, _tail(lines, cause))
 
 
@@ -176,7 +176,10 @@ def _ended(text: str, last: str, exit_code: int | None, waited_s: float | None) 
         return FailureKind.UNKNOWN, "the server failed", step, last
     if exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         step = "look for the machine's out-of-memory killer (dmesg) and for limits of the job or container"
-    return FailureKind.UNKNOWN, f"the server ended ({describe_exit(exit_code)})", step, last
+    # What a launch prefix says (docker, ssh, srun) has no traceback and few lines.
+    end = text.rstrip().rpartition("\n")[2]
+    said = last or (end if text.count("\n") < _FEW_LINES and find_head(end)[0] is None else "")
+    return FailureKind.UNKNOWN, f"the server ended ({describe_exit(exit_code)})", step, said
 
 
 def describe_exit(code: int) -> str:
@@ -204,8 +207,8 @@ def _lines(log_end: bytes | str) -> list[str]:
     return [line.rpartition("\r")[2] for line in cleaned if line.strip()]
 
 
-def _quote(cause: str, sentence: str) -> str:
-    return f": {_short(cause)}" if cause and cause not in sentence else ""
+def _quote(cause: str) -> str:
+    return f": {_short(find_head(cause)[1])}" if cause else ""
 
 
 def _short(line: str) -> str:

@@ -26,23 +26,19 @@ class Gpus:
 
     @property
     def count(self) -> int:
-        return self._ask(self._nvml.nvmlDeviceGetCount) or 0
+        return int(self._ask(self._nvml.nvmlDeviceGetCount) or 0)
 
     def names(self) -> tuple[str, ...]:
-        found = [self._ask(lambda i=i: self._nvml.nvmlDeviceGetName(self._handle(i))) for i in range(self.count)]
-        return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in found if name is not None)
+        return tuple(self._text(self._nvml.nvmlDeviceGetName, gpu) for gpu in range(self.count))
 
     def number_of(self, uuid: str) -> int | None:
         """The number of a GPU that is named by (the beginning of) its UUID."""
-        for number in range(self.count):
-            found = self._ask(lambda i=number: self._nvml.nvmlDeviceGetUUID(self._handle(i)))
-            text = found.decode() if isinstance(found, bytes) else str(found)
-            if found is not None and text.startswith(uuid):
-                return number
-        return None
+        uuids = (self._text(self._nvml.nvmlDeviceGetUUID, gpu) for gpu in range(self.count))
+        return next((gpu for gpu, found in enumerate(uuids) if found.startswith(uuid)), None)
 
     def memory_used_bytes(self, gpu: int) -> int | None:
-        return self._ask(lambda: int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu)).used))
+        memory = self._ask(lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu)))
+        return None if memory is None else int(memory.used)
 
     def holders(self, gpu: int) -> tuple[int, ...]:
         """Ids of the processes that compute on a GPU."""
@@ -61,6 +57,10 @@ class Gpus:
             sm_clock_mhz=None if clock is None else int(clock),
         )
 
+    def _text(self, question: Callable[[Any], Any], gpu: int) -> str:
+        found = self._ask(lambda: question(self._handle(gpu)))
+        return found.decode() if isinstance(found, bytes) else str(found or "unknown")
+
     def _handle(self, gpu: int) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(gpu)
 
@@ -75,7 +75,7 @@ class Gpus:
 def open_gpus() -> Iterator[Gpus | None]:
     """The GPUs, or ``None`` where there are none, no driver, or no nvidia-ml-py."""
     try:
-        import pynvml  # noqa: PLC0415 - optional
+        import pynvml
     except ImportError:
         yield None
         return

@@ -14,7 +14,7 @@ from workbench.errors import LaunchError
 from workbench.launch import state
 from workbench.launch.failure import LaunchFailure, explain
 from workbench.launch.guard import Guard, born
-from workbench.launch.ready import READY, STARTING, STOPPED, STOPPING, Waiting, answers, log_end
+from workbench.launch.ready import READY, STARTING, STOPPED, STOPPING, Waiting, answers, disk_note, log_end
 from workbench.launch.redaction import blank_out, secret_values, shown_argv
 
 STOP_GRACE_S = 20.0
@@ -38,7 +38,7 @@ class Server:
         code = self._guard.exit_code if self._guard is not None else None
         if code is None or self.log is None:
             return None
-        return explain(log_end(self.log), code, secrets=self._secrets)
+        return explain(log_end(self.log), code, note=disk_note(self.log), secrets=self._secrets)
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def _guarded(
         if left:
             raise LaunchError(
                 f"processes of the server cannot be ended: {', '.join(map(str, left))}",
-                next_step="they hang in the driver or belong to another user; their GPUs stay taken until they are gone",
+                next_step="they hang in a driver or belong to another user; their GPUs stay taken meanwhile",
             )
         state.forget_record(guard.mark)
         tell(STOPPED)

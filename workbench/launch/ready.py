@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -20,6 +21,7 @@ FATAL_GRACE_S = 20.0
 """A server that has said something fatal may still end by itself, with more to say."""
 POLL_S = 0.05
 HEALTH_TIMEOUT_S = 5.0
+FULL_BELOW_BYTES = 1 << 20
 
 STARTING, READY, STOPPING, STOPPED = "starting", "ready", "stopping", "stopped"
 _PHASES = {
@@ -87,7 +89,7 @@ class Waiting:
 
     def _note(self, exit_code: int | None) -> str | None:
         if exit_code is not None or self.said_fatal:
-            return None
+            return disk_note(self.log)
         if self.said_ready:
             return "its log says that it is ready, but /health is not answered"
         if answers(self.url, 1.0):
@@ -106,6 +108,14 @@ def answers(url: str, timeout_s: float) -> bool:
         connection.request("GET", parts.path.rstrip("/") + "/health")
         return connection.getresponse().status == 200
     return False
+
+
+def disk_note(log: Path) -> str | None:
+    """Said when a server may have ended because nothing more could be written."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(log.parent).free < FULL_BELOW_BYTES:
+            return f"the disk of {log.parent} is full"
+    return None
 
 
 def log_end(log: Path) -> bytes:

@@ -123,7 +123,8 @@ def _starter_lives(mark: str) -> bool:
 def _is_same(pid: int, born: float) -> bool:
     try:
         process = psutil.Process(pid)
-        return abs(process.create_time() - born) < _CLOCK_SLACK_S and process.status() != psutil.STATUS_ZOMBIE
+        same = abs(float(process.create_time()) - born) < _CLOCK_SLACK_S
+        return same and bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

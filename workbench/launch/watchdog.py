@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 POLL_S = 0.1
-LOST_GRACE_S = 1.0
+LOST_GRACE_S = 0.7
 """Grace when nobody waits any more: from the parent's death to the last process in less than 3 s."""
 FAMILY_GRACE_S = 0.5
 KILL_LIMIT_S = 5.0
@@ -51,7 +51,7 @@ class Watchdog:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread only
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
     def watch(self) -> float:
@@ -79,7 +79,7 @@ class Watchdog:
         while (family := self._family()) and time.monotonic() < deadline:
             for pid in family:
                 self._signal(pid, signal.SIGKILL)
-            time.sleep(0.02)
+            time.sleep(0.05)
         return family
 
     def _wait(self, seconds: float, done: Any) -> None:
@@ -87,7 +87,7 @@ class Watchdog:
         while not done() and time.monotonic() < deadline:
             if self.hurry or self._is_alone():
                 deadline = min(deadline, time.monotonic() + LOST_GRACE_S)
-            time.sleep(0.02)
+            time.sleep(0.05)
             self._reap()
 
     def _is_alone(self) -> bool:
@@ -95,7 +95,7 @@ class Watchdog:
 
     def _family(self) -> list[int]:
         """Ids of everything below this process or in the server's group that has not ended."""
-        import psutil  # noqa: PLC0415 - 30 ms that the start of a server need not wait for
+        import psutil  # here: 30 ms that the start of a server need not wait for
 
         self._reap()
         members = {child.pid: child for child in psutil.Process().children(recursive=True)}
@@ -144,7 +144,7 @@ def _die_with_parent() -> None:
 
 
 def main() -> int:
-    with open(0, "rb", buffering=0, closefd=False) as orders:  # noqa: PTH123 - unbuffered: what follows is not read yet
+    with open(0, "rb", buffering=0, closefd=False) as orders:  # unbuffered: what follows the line stays unread
         line = orders.readline()
     if not line.endswith(b"\n"):
         return 1
@@ -156,7 +156,11 @@ def main() -> int:
         report(error=str(error), errno=error.errno)
         return 1
     report(pid=watchdog.server.pid)
-    report(left=watchdog.end(watchdog.watch()))
+    grace_s = 0.0
+    try:
+        grace_s = watchdog.watch()
+    finally:
+        report(left=watchdog.end(grace_s))
     return 0
 
 

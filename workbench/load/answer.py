@@ -96,7 +96,8 @@ class EventReader:
         """
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            self._line(line.strip(), at)
+            if line.startswith(b"data:"):
+                self._data(line[5:].strip(), at)
 
     def finish(self) -> Answer:
         """The whole answer, when the server has closed the stream.
@@ -113,10 +114,7 @@ class EventReader:
             raise AnswerFault("cut off", f"the stream ended {what}{tail}")
         return _checked(self._answer)
 
-    def _line(self, line: bytes, at: float) -> None:
-        if not line.startswith(b"data:"):
-            return
-        data = line[5:].strip()
+    def _data(self, data: bytes, at: float) -> None:
         if data == b"[DONE]":
             self._done = True
             return
@@ -147,7 +145,7 @@ class EventReader:
 
 def _event(data: bytes) -> dict[str, object]:
     try:
-        event = json.loads(data)
+        event = json.loads(data.decode())  # given bytes, json.loads would first guess their encoding
     except (ValueError, RecursionError) as error:
         raise AnswerFault("not JSON", f"{_cut(data)} ({type(error).__name__})") from error
     if not isinstance(event, dict):

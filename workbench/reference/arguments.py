@@ -158,17 +158,19 @@ def _resolve_speculation(parser: argparse.ArgumentParser, given: dict[str, objec
         given["speculative_algorithm"] = "EAGLE"
     if given["speculative_draft_model_path"] is None:
         parser.error("argument --speculative-draft-model-path: needed with --speculative-algorithm")
-    numbers = [value if isinstance(value := given[name], int) else None for name in names]
-    shape = effective_shape(*numbers, SPEAKS, target_arch="LlamaForCausalLM")
+    steps, topk, draft_tokens = (value if isinstance(value := given[name], int) else None for name in names)
+    shape = effective_shape(steps, topk, draft_tokens, SPEAKS, target_arch="LlamaForCausalLM")
     if shape.refused is not None:
         parser.error(shape.refused)
-    warnings.extend(_adjustments(numbers[2], shape))
+    warnings.extend(_adjustments(draft_tokens, shape))
     given |= dict(zip(names, (shape.num_steps, shape.eagle_topk, shape.num_draft_tokens), strict=True))
 
 
 def _adjustments(draft_tokens: int | None, shape: EffectiveShape) -> list[str]:
     if shape.eagle_topk == 1 and draft_tokens != shape.num_draft_tokens:
-        return ["speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"]
+        return [
+            "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"
+        ]
     return list(shape.notes)
 
 

@@ -58,7 +58,8 @@ class Drafting:
 
     def grow_chain(self, steps: int) -> Proposal:
         """The draft's own greedy continuation, one token a step."""
-        hidden, own = self._hidden, []
+        hidden = self._hidden
+        own: list[tuple[Tensor, Tensor]] = []
         tokens = [self._draft.logits(hidden).argmax(-1)]
         for step in range(steps - 1):
             hidden = self._grow(self._draft.target_ids[tokens[-1]], hidden, step, own)
@@ -96,7 +97,9 @@ class Drafting:
             return attention(q, *self._cache.upto(0, self._length), own=own)
 
         position = self._length + step
-        return self._draft(hidden, self._embed[tokens], self._rope.at(slice(position, position + 1)), attend)
+        rope = self._rope.at(slice(position, position + 1))
+        grown: Tensor = self._draft(hidden, self._embed[tokens], rope, attend)
+        return grown
 
 
 class _Nodes:

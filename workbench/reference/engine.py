@@ -59,7 +59,11 @@ def load_engine(arguments: ServerArguments) -> Engine:
     decoder = Decoder(target, context_len, draft=draft, speculation=speculation, seed=arguments.random_seed)
     half = decoder.kv_bytes / 2 / _GB
     log.info(
-        "KV Cache is allocated. dtype: %s, #tokens: %d, K size: %.2f GB, V size: %.2f GB", dtype, context_len, half, half
+        "KV Cache is allocated. dtype: %s, #tokens: %d, K size: %.2f GB, V size: %.2f GB",
+        dtype,
+        context_len,
+        half,
+        half,
     )
     log.info(
         "max_total_num_tokens=%d, chunked_prefill_size=%d, max_prefill_tokens=%d, max_running_requests=1, "
@@ -78,8 +82,8 @@ def resolve_model(path: str) -> Path:
 
 def available_gb(device: torch.device) -> float:
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] / _GB
-    return psutil.virtual_memory().available / _GB
+        return float(torch.cuda.mem_get_info(device)[0]) / _GB
+    return float(psutil.virtual_memory().available) / _GB
 
 
 def _memory_name(device: torch.device) -> str:
@@ -88,7 +92,9 @@ def _memory_name(device: torch.device) -> str:
 
 def _device(asked: str | None) -> torch.device:
     if asked == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: this torch sees no GPU", next_step="use --device cpu, or a CUDA build of torch")
+        raise UsageError(
+            "--device cuda: this torch sees no GPU", next_step="use --device cpu, or a CUDA build of torch"
+        )
     return torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -38,7 +38,7 @@ class GgufTensor:
 
 
 class Gguf:
-    """An opened file; tensors are read from a memory map when asked for.
+    """A whole file in memory; a tensor is dequantised when asked for.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Gguf:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._data = np.memmap(path, dtype=np.uint8, mode="r")
+        self._data = path.read_bytes()
         self._position = 0
         try:
             self.metadata, self.tensors = self._read_header()
@@ -90,13 +90,14 @@ class Gguf:
     def read(self, name: str) -> Floats:
         """One tensor as float32."""
         info = self.tensors[name]
-        raw = self._data[info.start : info.start + info.size_bytes]
-        return _DEQUANTISE[info.type](raw).reshape(info.shape)
+        raw = np.frombuffer(self._data, np.uint8, info.size_bytes, info.start)
+        values: Floats = _DEQUANTISE[info.type](raw).reshape(info.shape)
+        return values
 
     # ---- the header's parts ----------------------------------------------------------------------------------------
 
     def _take(self, size: int) -> bytes:
-        piece = self._data[self._position : self._position + size].tobytes()
+        piece = self._data[self._position : self._position + size]
         if len(piece) < size:
             raise self._fault("ends inside its header")
         self._position += size

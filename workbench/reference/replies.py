@@ -37,38 +37,32 @@ class Reply:
 
     def has_more(self) -> bool:
         """Call while holding the job."""
-        return self._job.finish_reason is not None or len(self._job.output_ids) >= self._sent_ids + self._interval
+        return self._job.done or len(self._job.output_ids) >= self._sent_ids + self._interval
 
     def next(self) -> dict[str, object]:
         """The next chunk of a stream; after the last one `finished` is true."""
         with self._job.changed:
-            body = self._body()
-            self.finished = self._job.finish_reason is not None
+            ids, text = list(self._job.output_ids), self._text()
+            body = self._body(ids, text)
+            self.finished = self._job.done
         if self._incremental:
-            text, ids = body["text"], body["output_ids"]
-            assert isinstance(ids, list) and (text is None or isinstance(text, str))
-            if text is not None:
-                body["text"], self._sent_text = text[self._sent_text :], len(text)
-            body["output_ids"] = ids[self._sent_ids :]
+            body = {**body, "output_ids": ids[self._sent_ids :], "text": text and text[self._sent_text :]}
+        self._sent_ids, self._sent_text = len(ids), len(text or "")
         return body
 
     def whole(self) -> dict[str, object]:
         with self._job.changed:
-            return self._body()
+            return self._body(list(self._job.output_ids), self._text())
 
-    def _body(self) -> dict[str, object]:
-        ids = list(self._job.output_ids)
-        body: dict[str, object] = {"text": self._text(ids), "output_ids": ids, "meta_info": self._meta_info()}
-        if not self._incremental:
-            self._sent_ids = len(ids)
-        return body
+    def _body(self, ids: list[int], text: str | None) -> dict[str, object]:
+        return {"text": text, "output_ids": ids, "meta_info": self._meta_info()}
 
-    def _text(self, ids: list[int]) -> str | None:
+    def _text(self) -> str | None:
         if self._chat is None:
             return None
-        request, reason = self._job.request, self._job.finish_reason
+        ids, reason = self._job.output_ids, self._job.finish_reason
         shown = ids[:-1] if reason is not None and reason["type"] == "stop" else ids
-        text = self._chat.decode(shown, skip_special_tokens=request.skip_special_tokens)
+        text = self._chat.decode(shown, skip_special_tokens=self._job.request.skip_special_tokens)
         # A character whose bytes are still coming is held back.
         return text if reason is not None else text.rstrip(_INCOMPLETE)
 

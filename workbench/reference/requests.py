@@ -9,6 +9,7 @@ from uuid import uuid4
 from workbench.chat import Chat
 
 DEFAULT_MAX_NEW_TOKENS = 128
+_ONE = "one request holds one prompt, batches are not supported"
 _OWN_KEYS = frozenset({"text", "input_ids", "sampling_params", "stream", "rid"})
 # Settings that change nothing in greedy decoding, or are read below.
 _SAMPLING_KEYS = frozenset(
@@ -17,7 +18,11 @@ _SAMPLING_KEYS = frozenset(
         *("top_p", "top_k", "min_p", "spaces_between_special_tokens"),
     }
 )
-_NEUTRAL: Mapping[str, object] = {"n": 1, "repetition_penalty": 1, "logprob_start_len": -1, "return_text_in_logprobs": True}
+_NEUTRAL: Mapping[str, object] = {
+    "n": 1,
+    "repetition_penalty": 1,
+    "logprob_start_len": -1,
+}
 
 
 class RefusedRequest(Exception):
@@ -56,7 +61,7 @@ def read_request(body: object, limits: ModelLimits, chat: Chat | None) -> Genera
     _refuse_unsupported(body, _OWN_KEYS)
     params = body.get("sampling_params") or {}
     if not isinstance(params, dict):
-        raise RefusedRequest("sampling_params is not an object: one request holds one prompt, batches are not supported")
+        raise RefusedRequest(f"sampling_params is not an object: {_ONE}")
     _refuse_unsupported(params, _SAMPLING_KEYS)
     _refuse_sampling(params)
     input_ids = _input_ids(body, limits, chat)
@@ -99,7 +104,7 @@ def _input_ids(body: Mapping[str, object], limits: ModelLimits, chat: Chat | Non
     if ids is not None:
         return _id_list(ids, "input_ids", limits)
     if not isinstance(text, str):
-        raise RefusedRequest("text is no string: one request holds one prompt, batches are not supported")
+        raise RefusedRequest(f"text is no string: {_ONE}")
     if chat is None:
         raise RefusedRequest("the server runs with --skip-tokenizer-init: send input_ids")
     encoded = chat.encode(text)
@@ -112,7 +117,7 @@ def _id_list(ids: object, key: str, limits: ModelLimits) -> list[int]:
     if not isinstance(ids, list) or (key == "input_ids" and not ids):
         raise RefusedRequest(f"{key} is no list of token ids")
     if any(isinstance(item, list) for item in ids):
-        raise RefusedRequest(f"{key} holds lists: one request holds one prompt, batches are not supported")
+        raise RefusedRequest(f"{key} holds lists: {_ONE}")
     if not all(type(item) is int and 0 <= item < limits.vocab_size for item in ids):
         raise RefusedRequest(f"{key} holds something else than ids from 0 to {limits.vocab_size - 1}")
     return ids
@@ -148,5 +153,5 @@ def _rid(value: object) -> str:
     if value is None:
         return uuid4().hex
     if not isinstance(value, str):
-        raise RefusedRequest("rid is no string: one request holds one prompt, batches are not supported")
+        raise RefusedRequest(f"rid is no string: {_ONE}")
     return value

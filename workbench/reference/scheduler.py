@@ -16,13 +16,15 @@ from workbench.reference.stats import Stats
 
 log = logging.getLogger("workbench.reference")
 FinishReason = dict[str, object]
+_SHUTTING_DOWN = "the server is shutting down"
 
 
 @dataclass(slots=True)
 class Job:
-    """A request on its way. ``changed`` is notified after each step; read the rest while holding it.
+    """A request on its way. Hold ``changed`` to read the rest; it is notified when there is more to send.
 
-    ``silent`` jobs (health probes) are neither logged nor counted.
+    ``done`` comes after ``finish_reason``, when the counters hold the request. ``silent`` jobs (health probes) are
+    neither logged nor counted.
     """
 
     request: GenerateRequest
@@ -36,6 +38,7 @@ class Job:
     correct_drafts: int = 0
     histogram: list[int] = field(default_factory=list)
     cancelled: bool = False
+    done: bool = False
 
     def add_tokens(self, tokens: tuple[int, ...]) -> None:
         """Append until the answer ends; what a step made beyond that is dropped."""
@@ -104,7 +107,8 @@ class Scheduler:
         job = Job(request, silent=silent)
         with self._awake:
             if self._stopping:
-                job.finish({"type": "abort", "message": "the server is shutting down"})
+                job.finish({"type": "abort", "message": _SHUTTING_DOWN})
+                job.done = True
             else:
                 self._queue.append(job)
                 self._awake.notify()
@@ -172,17 +176,18 @@ class Scheduler:
             if step is not None and self.stats.num_draft_tokens is not None:
                 job.count_step(step)
             job.add_tokens(tokens)
-            if job.finish_reason is None or job.silent:
+            if job.request.stream:
                 job.changed.notify_all()
 
     def _end(self, job: Job) -> None:
         """Counters first, then the reply: who has it may read ``/metrics`` or flush at once."""
         with self._awake, job.changed:
             if job.finish_reason is None:
-                reason = "the client is gone" if job.cancelled else "the server is shutting down"
+                reason = "the client is gone" if job.cancelled else _SHUTTING_DOWN
                 job.finish({"type": "abort", "message": reason})
             self._count(job)
             self._running = None
+            job.done = True
             job.changed.notify_all()
 
     def _count(self, job: Job) -> None:
@@ -206,5 +211,6 @@ class Scheduler:
             self._running = None
         for job in left:
             with job.changed:
-                job.finish({"type": "abort", "message": "the server is shutting down"})
+                job.finish({"type": "abort", "message": _SHUTTING_DOWN})
+                job.done = True
                 job.changed.notify_all()

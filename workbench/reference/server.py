@@ -7,6 +7,7 @@ import logging
 import select
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,7 +39,7 @@ class Server(ThreadingHTTPServer):
         self.server_bind()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no fault of the server's; anything else is logged by the handler."""
+        """The handler logs its own faults; what is left is a client that went away."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -67,6 +68,10 @@ class Handler(BaseHTTPRequestHandler):
                 self._send_error(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, "Not Found")
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
+        except Exception:  # noqa: BLE001 - one request must not take the server with it
+            log.error("[http_server] Exception: %s", traceback.format_exc())
+            self.close_connection = True
+            self._send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "see the server's log")
 
     def _read_body(self) -> bytes | None:
         """None: already answered, because the length is missing, malformed or too large."""
@@ -129,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, job: Job) -> None:
         with job.changed:
-            while job.finish_reason is None:
+            while not job.done:
                 job.changed.wait(_POLL_S)
                 if self._client_is_gone():
                     self.close_connection = True
@@ -217,5 +222,3 @@ def serve_in_thread(server: Server) -> threading.Thread:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="http", daemon=True)
     thread.start()
     return thread
-
-

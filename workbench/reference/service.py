@@ -90,7 +90,7 @@ class Service:
                 time.sleep(_PROBE_WAIT_S)
             else:
                 with job.changed:
-                    job.changed.wait_for(lambda: job.finish_reason is not None, _PROBE_WAIT_S)
+                    job.changed.wait_for(lambda: job.done, _PROBE_WAIT_S)
         log.error("Health check failed. Server couldn't get a response from the scheduler in %g s.", HEALTH_TIMEOUT_S)
         return False
 

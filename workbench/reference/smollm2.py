@@ -211,7 +211,10 @@ def _tokenizer(metadata: Mapping[str, object]) -> dict[str, object]:
         "padding": None,
         "added_tokens": [{"id": i, "content": tokens[i], **flags} for i in control],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+        },
         "post_processor": None,
         "decoder": byte_level,
         "model": model,

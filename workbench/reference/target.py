@@ -65,7 +65,14 @@ class Target:
     """Weights of a target, fused where one product can do for several. Inference only."""
 
     def __init__(
-        self, shape: LlamaShape, layers: list[Layer], *, embed: Tensor, norm: Tensor, lm_head: Tensor, eos: frozenset[int]
+        self,
+        shape: LlamaShape,
+        layers: list[Layer],
+        *,
+        embed: Tensor,
+        norm: Tensor,
+        lm_head: Tensor,
+        eos: frozenset[int],
     ) -> None:
         self.shape = shape
         self.layers = layers

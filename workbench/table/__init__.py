@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from workbench.files import read_chunks
 from workbench.parse.metrics import accept_length_between
 from workbench.parse.records import EventKind
 from workbench.paths import reference_points_csv
-from workbench.spec import CampaignInfo
+from workbench.spec import CampaignInfo, Drafter
 from workbench.store import Campaign, RunFolder, read_campaign, read_metrics, read_requests
 from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, TABLES, WINDOWS, Column, describe, frame
-from workbench.table.logs import LogSummary, log_figures, summarise_log
+from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise_log
 from workbench.table.requests import request_rows
 from workbench.table.runs import run_row
 
@@ -65,12 +65,12 @@ def tables_of(campaigns: list[Campaign]) -> Tables:
             continue
         named[campaign.info.name] = campaign.info
         reader.read(campaign)
-    windows = [table for table in reader.windows if not table.empty]
+    windows = _windows(reader.parts)
     return Tables(
         campaigns=named,
-        runs=frame(RUNS, reader.runs),
-        requests=frame(REQUESTS, reader.requests),
-        windows=pd.concat(windows, ignore_index=True) if windows else frame(WINDOWS, []),
+        runs=frame(RUNS, _run_rows(reader.parts, windows)),
+        requests=frame(REQUESTS, (row for part in reader.parts for row in part.requests)),
+        windows=windows,
         drafters=frame(DRAFTERS, reader.drafters),
         offline=frame(OFFLINE, reader.offline),
         logs=reader.logs,
@@ -83,13 +83,23 @@ def reference_points() -> pd.DataFrame:
     return pd.read_csv(reference_points_csv())
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What was read of one run."""
+
+    campaign: str
+    run: RunFolder
+    drafter: Drafter | None
+    requests: list[dict[str, object]]
+    log: LogSummary | None
+    accept_length_counters: float | None
+
+
 class _Reader:
-    """Rows gathered over campaigns; each log file is read once, whatever the number of runs in it."""
+    """Parts gathered over campaigns; each log file is read once, whatever the number of runs in it."""
 
     def __init__(self) -> None:
-        self.runs: list[dict[str, object]] = []
-        self.requests: list[dict[str, object]] = []
-        self.windows: list[pd.DataFrame] = []
+        self.parts: list[_Part] = []
         self.drafters: list[dict[str, object]] = []
         self.offline: list[dict[str, object]] = []
         self.logs: dict[tuple[str, str], LogSummary] = {}
@@ -101,23 +111,19 @@ class _Reader:
         self._drafters(campaign)
         drafters = {drafter.name: drafter for drafter in campaign.drafters}
         for run in campaign.runs:
-            requests = self._requests(campaign, run)
-            log = self._log(campaign, run)
-            own = _own_windows(run, log)
-            if run.spec.drafter and run.spec.drafter not in drafters:
-                self.problems.append(Problem(str(run.path), f"drafter {run.spec.drafter!r} is not in drafters.json"))
-            self.runs.append(
-                run_row(
+            name = run.spec.drafter
+            if name and name not in drafters:
+                self.problems.append(Problem(str(run.path), f"drafter {name!r} is not in drafters.json"))
+            self.parts.append(
+                _Part(
+                    campaign.info.name,
                     run,
-                    drafter=drafters.get(run.spec.drafter or ""),
-                    requests=requests,
-                    log=log,
-                    log_row=_log_row(run, own, log),
-                    accept_length_counters=self._counters(run),
+                    drafters.get(name or ""),
+                    self._requests(campaign, run),
+                    self._log(campaign, run),
+                    self._counters(run),
                 )
             )
-            self.requests += requests
-            self.windows.append(own)
 
     def _drafters(self, campaign: Campaign) -> None:
         for drafter in campaign.drafters:
@@ -197,19 +203,43 @@ class _Reader:
             return None
 
 
-def _own_windows(run: RunFolder, log: LogSummary | None) -> pd.DataFrame:
-    if log is None:
-        return frame(WINDOWS, [])
-    mine = _in_spans(run, log.windows["offset"].to_numpy(dtype="int64"))
-    return log.windows[mine].assign(run_id=run.spec.run_id, server_id=run.spec.server_id)
+def _windows(parts: Sequence[_Part]) -> pd.DataFrame:
+    """The windows of every run, taken log by log: a table of its own for each of many runs would take long."""
+    by_log: dict[int, list[_Part]] = {}
+    for part in parts:
+        by_log.setdefault(id(part.log), []).append(part)
+    taken = [_taken(sharing[0].log, sharing) for sharing in by_log.values() if sharing[0].log is not None]
+    filled = [table for table in taken if not table.empty]
+    return pd.concat(filled, ignore_index=True) if filled else frame(WINDOWS, [])
 
 
-def _log_row(run: RunFolder, windows: pd.DataFrame, log: LogSummary | None) -> dict[str, object]:
-    if log is None:
-        return {}
+def _taken(log: LogSummary, sharing: Sequence[_Part]) -> pd.DataFrame:
+    """The windows of the runs that share a log, run by run."""
+    offsets = log.windows["offset"].to_numpy(dtype="int64")
+    places = [np.flatnonzero(_in_spans(part.run, offsets)) for part in sharing]
+    counts = [len(place) for place in places]
+    table = log.windows.take(np.concatenate(places))
+    names = {"run_id": [p.run.spec.run_id for p in sharing], "server_id": [p.run.spec.server_id for p in sharing]}
+    return table.assign(**{name: np.repeat(np.array(values, dtype=object), counts) for name, values in names.items()})
+
+
+def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    figures = log_figures_by(windows, ["campaign", "run_id"])
+    for part in parts:
+        own = figures.get((part.campaign, part.run.spec.run_id), NO_LINES)
+        yield run_row(
+            part.run,
+            drafter=part.drafter,
+            requests=part.requests,
+            log=part.log,
+            log_row={} if part.log is None else {**own, "num_retractions": _num_retractions(part.run, part.log)},
+            accept_length_counters=part.accept_length_counters,
+        )
+
+
+def _num_retractions(run: RunFolder, log: LogSummary) -> int:
     retracted = [event.offset for event in log.events if event.kind is EventKind.RETRACTION]
-    mine = _in_spans(run, np.array(retracted, dtype="int64"))
-    return {**log_figures(windows), "num_retractions": int(mine.sum())}
+    return int(_in_spans(run, np.array(retracted, dtype="int64")).sum())
 
 
 def _in_spans(run: RunFolder, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

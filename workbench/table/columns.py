@@ -32,6 +32,7 @@ _PANDAS_DTYPE = {
 
 _SPEC, _PROV, _STATUS, _REP = "spec.json", "provenance.json", "status.json", "reported.json"
 _REQ, _LOG, _DRAFT, _PROM = "requests.jsonl", "server.log", "drafters.json", "metrics.*.prom"
+_BEST = f"best of {_REQ}, {_PROM}, {_REP}, {_LOG}"
 
 RUNS: tuple[Column, ...] = (
     Column("campaign", "str", "", "campaign folder", "folder name"),
@@ -83,12 +84,10 @@ RUNS: tuple[Column, ...] = (
     Column("repeats", "int", "", "passes over the prompts", _REQ),
     Column("completion_tokens", "int", "tokens", "tokens produced by finished requests", f"{_REQ}, else {_REP}"),
     Column("spec_verify_ct", "int", "", "verify steps of finished requests", _REQ),
-    Column(
-        "accept_length", "float", "tokens/step", "tokens a verify step, bonus included, pooled; best source", "below"
-    ),
-    Column("accept_length_low", "float", "tokens/step", "low end where a source gives a range", "below"),
-    Column("accept_length_high", "float", "tokens/step", "high end where a source gives a range", "below"),
-    Column("accept_length_source", "str", "", "requests, counters, log or reported", ""),
+    Column("accept_length", "float", "tokens/step", "tokens a verify step, bonus included, pooled", _BEST),
+    Column("accept_length_low", "float", "tokens/step", "low end where a source gives a range", _BEST),
+    Column("accept_length_high", "float", "tokens/step", "high end where a source gives a range", _BEST),
+    Column("accept_length_source", "str", "", "which one: requests, counters, reported or log", "computed"),
     Column("accept_length_requests", "float", "tokens/step", "from histograms, else (tokens-1)/steps, pooled", _REQ),
     Column("accept_length_log", "float", "tokens/step", "decode lines weighted by running requests", _LOG),
     Column("accept_length_counters", "float", "tokens/step", "counter deltas before and after", _PROM),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from workbench.parse.records import LogEvent, LogKind, ParseCounts, StartupFacts
 from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_records, kind_of
-from workbench.table.speeds import main_level_speeds
+from workbench.table.speeds import main_speeds_df
 from workbench.table.windows import WindowsBuilder
 
 MAX_EVENTS = 2_000
@@ -49,35 +49,43 @@ def summarise_log(chunks: Iterable[bytes], *, name: str, campaign: str = "", ser
 
 
 def log_figures(windows: pd.DataFrame) -> Mapping[str, object]:
-    """Figures of a run's decode windows, for the columns of ``runs`` that come from the log.
+    """Figures of the windows of one log or run; see `log_figures_by`."""
+    whole = log_figures_by(windows.assign(all=0), ["all"])
+    return next(iter(whole.values()), NO_LINES)
+
+
+NO_LINES: Mapping[str, object] = {"num_windows": 0}
+
+
+def log_figures_by(windows: pd.DataFrame, by: Sequence[str]) -> dict[Hashable, Mapping[str, object]]:
+    """Figures of decode windows, for the columns of ``runs`` that come from the log, by the values of ``by``.
 
     ``accept_length_log`` weights lines by running requests, because a line is a fixed number of steps. Speeds are those
     of `workbench.table.speeds` at the load that holds most lines; those of data parallel ranks are added up.
     """
-    if windows.empty:
-        return {"num_windows": 0}
-    graph = windows["cuda_graph"].dropna().astype(float)
-    median, client = main_level_speeds(windows)
-    return {
-        "num_windows": len(windows),
-        "num_idle_windows": int(windows["idle"].sum()),
-        "num_truncated": int(windows["truncated"].sum()),
-        "cuda_graph_share": float(graph.mean()) if len(graph) else None,
-        "cuda_graph": bool(graph.mean() >= 0.5) if len(graph) else None,
-        "accept_length_log": _weighted_accept_length(windows),
-        "accept_rate_printed": _known(windows["accept_rate_printed"].mean()),
-        "log_median_tok_per_s": median,
-        "log_client_tok_per_s": client,
-        "peak_running_req": _known(windows["running_req"].max()),
-        "peak_queue_req": _known(windows["queue_req"].max()),
-    }
-
-
-def _weighted_accept_length(windows: pd.DataFrame) -> float | None:
-    known = windows.dropna(subset=["accept_len"])
-    weight = known["running_req"].astype(float).fillna(1.0).clip(lower=1.0)
-    return float((known["accept_len"] * weight).sum() / weight.sum()) if len(known) else None
-
-
-def _known(value: object) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)  # type: ignore[arg-type, call-overload]
+    known = windows["accept_len"].notna()
+    weight = windows["running_req"].astype(float).fillna(1.0).clip(lower=1.0).where(known)
+    lines = windows.assign(
+        graph=windows["cuda_graph"].astype("Float64"),
+        weight=weight,
+        weighted=windows["accept_len"] * weight,
+        idle=windows["idle"].fillna(False).astype(int),
+        truncated=windows["truncated"].fillna(False).astype(int),
+    )
+    table = lines.groupby([*by]).agg(
+        num_windows=("line", "size"),
+        num_idle_windows=("idle", "sum"),
+        num_truncated=("truncated", "sum"),
+        cuda_graph_share=("graph", "mean"),
+        weight=("weight", "sum"),
+        weighted=("weighted", "sum"),
+        accept_rate_printed=("accept_rate_printed", "mean"),
+        peak_running_req=("running_req", "max"),
+        peak_queue_req=("queue_req", "max"),
+    )
+    table["accept_length_log"] = (table.pop("weighted") / table.pop("weight")).where(table["num_windows"] > 0)
+    table["cuda_graph"] = (table["cuda_graph_share"] >= 0.5).astype("boolean")
+    speeds = main_speeds_df(windows, by).reindex(table.index)
+    table["log_median_tok_per_s"], table["log_client_tok_per_s"] = speeds["median"], speeds["client"]
+    values = table.astype(object).where(table.notna(), None)
+    return dict(zip(table.index, values.to_dict("records"), strict=True))

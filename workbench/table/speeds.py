@@ -7,28 +7,51 @@ all time of a load, as a client does. Both leave out the lines that waited (`idl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-Floats = npt.NDArray[np.float64]
 
-
-def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
-    """Client-like and median speed of one log by running requests, of one data parallel rank.
+def client_like_df(windows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Client-like and median speed by running requests, of one data parallel rank.
 
     The step counter runs on between phases, so on average half of the first window of a phase (``opening``) belongs to
     the load before it: its tokens are taken at the mean of both loads.
 
+    Parameters
+    ----------
+    by
+        Columns that tell apart what is measured together: runs, ranks. Nothing for the windows of one log.
+
     Returns
     -------
     DataFrame
-        running_req, tokens, seconds, opening_s (time of first lines), left_out_s (time of lines that waited), median,
-        num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not tell the
-        tokens of a line (vLLM).
+        ``by``, running_req, tokens, seconds, opening_s (time of first lines), left_out_s (time of lines that waited),
+        median, num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not
+        tell the tokens of a line (vLLM).
     """
-    lines = _lines(windows)
-    level, place = np.unique(lines["running_req"].to_numpy(dtype=np.int64), return_inverse=True)
+    levels = (
+        _parts(windows, by)
+        .groupby([*by, "running_req"], as_index=False)
+        .agg(
+            tokens=("tokens", "sum"),
+            seconds=("seconds", "sum"),
+            opening_s=("opening_s", "sum"),
+            left_out_s=("left_out_s", "sum"),
+            median=("speed", "median"),
+            num_windows=("counted", "sum"),
+        )
+    )
+    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
+    levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
+    return levels
+
+
+def _parts(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """What each line that tells a load and a speed adds to its load."""
+    told = (windows["running_req"] > 0).fillna(False) & (windows["gen_tok_per_s"] > 0)
+    lines = windows[told.to_numpy(dtype=bool)]
     running, before, speed, window_tokens, window_s = (
         lines[name].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in ("running_req", "before_req", "gen_tok_per_s", "window_tokens", "window_s")
@@ -36,48 +59,27 @@ def client_like_df(windows: pd.DataFrame) -> pd.DataFrame:
     opening, waited = (lines[name].to_numpy(dtype=bool, na_value=False) for name in ("opening", "idle"))
     share = np.where(opening, (np.nan_to_num(before) + running) / (2 * running), 1.0)
     tokens = np.where(waited, 0.0, window_tokens * share)
-    seconds = tokens / speed
-
-    def total(values: Floats) -> Floats:
-        """Sum by level of what is known: a line whose tokens are not known adds nothing."""
-        return np.bincount(place, weights=np.nan_to_num(values), minlength=len(level)).astype(np.float64)
-
-    sums = {
-        "running_req": pd.Series(level, dtype="Int64"),
-        "tokens": total(tokens),
-        "seconds": total(seconds),
-        "opening_s": total(np.where(opening, seconds, 0.0)),
-        "left_out_s": total(np.where(waited, window_s, 0.0)),
-        "median": _medians(speed, place, len(level), ~waited),
-        "num_windows": np.bincount(place, weights=~waited, minlength=len(level)).astype(np.int64),
-    }
-    levels = pd.DataFrame(sums)
-    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
-    levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
-    return levels
+    return pd.DataFrame(
+        {
+            **{name: lines[name] for name in (*by, "running_req")},
+            "tokens": tokens,
+            "seconds": tokens / speed,
+            "opening_s": np.where(opening, tokens / speed, 0.0),
+            "left_out_s": np.where(waited, window_s, 0.0),
+            "speed": np.where(waited, np.nan, speed),
+            "counted": (~waited).astype(np.int64),
+        },
+        index=lines.index,
+    )
 
 
-def _lines(windows: pd.DataFrame) -> pd.DataFrame:
-    """The lines that tell a load and a speed."""
-    running, speed = windows["running_req"], windows["gen_tok_per_s"]
-    return windows[((running > 0).fillna(False) & (speed > 0)).to_numpy(dtype=bool)]
-
-
-def _medians(speed: Floats, place: npt.NDArray[np.intp], levels: int, counted: npt.NDArray[np.bool_]) -> list[float]:
-    """Median of the counted lines of each level, NaN where none is."""
-    chosen = [speed[counted & (place == number)] for number in range(levels)]
-    return [float(np.median(own)) if len(own) else float("nan") for own in chosen]
-
-
-def main_level_speeds(windows: pd.DataFrame) -> tuple[float | None, float | None]:
+def main_speeds_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Median and client-like speed at the load that holds most lines, added up over data parallel ranks.
 
-    Of two loads with as many lines the higher one. ``None`` where no rank has a speed.
+    Of two loads with as many lines the higher one. Columns median and client, indexed by ``by``; groups without any
+    speed are left out.
     """
-    chosen = []
-    for _, own in windows.groupby("dp_rank"):
-        levels = client_like_df(own)
-        levels = levels[levels["num_windows"] > 0].sort_values(["num_windows", "running_req"])
-        chosen.append(levels.tail(1))
-    speeds = pd.concat(chosen) if chosen else client_like_df(windows)
-    return tuple(None if speeds[name].isna().all() else float(speeds[name].sum()) for name in ("median", "client"))  # type: ignore[return-value]
+    levels = client_like_df(windows, [*by, "dp_rank"])
+    levels = levels[levels["num_windows"] > 0].sort_values(["num_windows", "running_req"])
+    chosen = levels.groupby([*by, "dp_rank"]).tail(1)
+    return chosen.groupby([*by])[["median", "client"]].sum(min_count=1)

@@ -20,7 +20,9 @@ from workbench.errors import UsageError
 
 DOWNLOAD_LIMIT_BYTES = 200_000
 NOT_MEASURED = "not measured"
+LONG_TEXT = 40  # characters from which a column needs room of its own
 _DPI = 144
+_NUMBER = re.compile("[+-]?[0-9.,]+(\N{EN DASH}[0-9.,]+)?( ?%)?")
 _UNITS = {"tok_per_s": "tok/s", "ms": "ms", "s": "s", "bytes": "bytes", "gb": "GB"}
 
 Format = str | Callable[[Any], str]
@@ -196,12 +198,16 @@ def _row(cells: list[tuple[str, Markup]]) -> Markup:
 
 
 def _cells(values: pd.Series, form: Format | None, missing: str) -> list[tuple[str, Markup]]:
-    align = _align(values)
-    return [(_text(value, form, missing), align) for value in values.tolist()]
+    texts = [_text(value, form, missing) for value in values.tolist()]
+    look = Markup(' class="long"') if any(len(text) > LONG_TEXT for text in texts) else _align(values)
+    return [(text, look) for text in texts]
 
 
 def _align(values: pd.Series) -> Markup:
+    """Numbers stand at the right, and so do texts that are numbers or ranges of them."""
     numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    if not numeric and values.notna().any():
+        numeric = all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in values.dropna())
     return Markup(' class="num" style="text-align:right"') if numeric else Markup("")
 
 

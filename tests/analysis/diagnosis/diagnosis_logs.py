@@ -88,10 +88,10 @@ def summary(*lines: str, name: str = "server.log") -> LogSummary:
 
 
 def diagnosed(
-    *lines: str, baseline: Iterable[str] | None = None, draft_checks: Iterable[CheckResult] = ()
+    *lines: str, baseline: Iterable[str] | None = None, draft_checks: Iterable[CheckResult] | None = None
 ) -> Diagnosis:
     base = None if baseline is None else summary(*baseline, name="baseline.log")
-    return diagnose(summary(*lines), baseline=base, draft_checks=tuple(draft_checks))
+    return diagnose(summary(*lines), baseline=base, draft_checks=None if draft_checks is None else tuple(draft_checks))
 
 
 def rules(diagnosis: Diagnosis) -> list[str]:

@@ -101,7 +101,11 @@ def test_a_log_that_stops_before_ready_is_told_from_one_with_short_requests() ->
     assert "ready at line 2" in short.evidence[0]
 
 
-@pytest.mark.parametrize("lines", [(), ("hello",), ("total 12", "drwxr-xr-x 2 root root 4096 Nov 29 22:36 .")])
+def test_an_empty_log_says_that_it_is_empty() -> None:
+    assert only(diagnosed(), "no_decode_lines").title == "No decode line in 0 lines: the log is empty"
+
+
+@pytest.mark.parametrize("lines", [("hello",), ("total 12", "drwxr-xr-x 2 root root 4096 Nov 29 22:36 .")])
 def test_a_text_that_is_no_server_log_says_what_to_look_for(lines: tuple[str, ...]) -> None:
     diagnosis = diagnosed(*lines)
 

@@ -67,7 +67,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def diagnose(
-    log: LogSummary, *, baseline: LogSummary | None = None, draft_checks: Sequence[CheckResult] = ()
+    log: LogSummary, *, baseline: LogSummary | None = None, draft_checks: Sequence[CheckResult] | None = None
 ) -> Diagnosis:
     """The diagnosis of one server log.
 
@@ -78,13 +78,13 @@ def diagnose(
     baseline
         The log of the same server without speculation, under the same load.
     draft_checks
-        What `workbench.preflight` found in the draft checkpoint.
+        What `workbench.preflight` found in the draft checkpoint; ``None`` when it was not checked.
     """
-    case = Case(Reading(log), None if baseline is None else Reading(baseline), findings_of_checks(draft_checks))
+    case = Case(Reading(log), None if baseline is None else Reading(baseline), findings_of_checks(draft_checks or ()))
     findings = tuple(finding for rule in RULES for finding in rule(case))
     return Diagnosis(
         verdict=verdict_of(case, findings),
         findings=findings,
         figures=figures_df(case),
-        not_known=not_known(case, has_draft_checks=bool(draft_checks)),
+        not_known=not_known(case, has_draft_checks=draft_checks is not None),
     )

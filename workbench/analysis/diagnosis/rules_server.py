@@ -77,7 +77,7 @@ def no_decode_lines(case: Case) -> Iterator[Finding]:
 def _missing(log: Reading) -> tuple[str, str]:
     counts = log.log.counts
     if counts.bytes == 0:
-        return "it is empty", "look for the file that the server's output and errors were written to"
+        return "the log is empty", "look for the file that the server's output and errors were written to"
     if log.is_vllm:
         return (
             "this is a vLLM log without speculative metrics",

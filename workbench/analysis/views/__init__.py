@@ -3,6 +3,7 @@
 from workbench.analysis.views.checks import (
     drift_view,
     fairness_view,
+    log_speeds,
     log_speeds_view,
     longest_log,
     losslessness_view,
@@ -33,6 +34,7 @@ __all__ = [
     "drift_view",
     "fairness_view",
     "labelled",
+    "log_speeds",
     "log_speeds_view",
     "longest_log",
     "losslessness_view",

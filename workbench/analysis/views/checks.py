@@ -93,8 +93,8 @@ def losslessness_view(tables: Tables) -> pd.DataFrame:
     return renamed(shown[shown["num_prompts"].notna()], names)
 
 
-def log_speeds_view(tables: Tables) -> pd.DataFrame:
-    """Speedup by every speculative server's log against the baselines' of its group, where both hold enough lines."""
+def log_speeds(tables: Tables) -> pd.DataFrame:
+    """`log_speed_df` of every speculative server against the baselines of its group, where both hold enough lines."""
     servers = tables.runs.drop_duplicates(["campaign", "server_id"])
     parts = []
     for spec in records(servers[servers["role"] == "speculative"]):
@@ -107,10 +107,16 @@ def log_speeds_view(tables: Tables) -> pd.DataFrame:
                 part = log_speed_df(own.windows, other.windows)
                 parts.append(part.assign(server=spec["server_id"], baseline=base["server_id"]))
     if not parts:
-        return pd.DataFrame(columns=list(_LOG_SPEEDS.values()))
+        return pd.DataFrame(columns=list(_LOG_SPEEDS))
     table = pd.concat(parts, ignore_index=True)
-    enough = table[["num_windows_spec", "num_windows_base"]].min(axis=1) >= MIN_WINDOWS
-    return renamed(table[enough], _LOG_SPEEDS)
+    enough = (table[["num_windows_spec", "num_windows_base"]].min(axis=1) >= MIN_WINDOWS).fillna(False).astype(bool)
+    return table[enough].reset_index(drop=True)
+
+
+def log_speeds_view(speeds: pd.DataFrame) -> pd.DataFrame:
+    """What `log_speeds` found, with the verdict's reason in short."""
+    why = [str(row["reason"] or "").split("; ")[0].split(": ", 1)[-1] for row in records(speeds)]
+    return renamed(speeds.assign(reason=texts(list(why), speeds.index)), _LOG_SPEEDS)
 
 
 def longest_log(tables: Tables) -> LogSummary | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.answers import at_lowest, break_even_span, real_runs
-from workbench.analysis.frames import most, records
+from workbench.analysis.answers import at_lowest, real_runs
+from workbench.analysis.campaign import headline
+from workbench.analysis.frames import Row, most, records
 from workbench.analysis.sound import sound_rows
 from workbench.analysis.views.texts import EN_DASH
 from workbench.analysis.wording import number, span
@@ -14,11 +15,12 @@ from workbench.table import Tables
 _PUBLISHED = ["target", "drafter", "training_samples", "num_steps", "eagle_topk", "num_draft_tokens", "source"]
 
 
-def best_by_shape(costs: pd.DataFrame) -> pd.DataFrame:
-    """The fastest run of each campaign, drafter and shape whose acceptance was measured."""
-    known = real_runs(costs).dropna(subset=["speedup"])
+def best_by_shape(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
+    """The fastest sound run of each campaign, drafter and shape, its label led by the campaign."""
+    known = real_runs(sound_rows(costs, tables)).dropna(subset=["speedup"])
     by = ["campaign", "drafter", "num_steps", "num_draft_tokens", "cuda_graph"]
-    return known.sort_values("speedup", ascending=False, kind="stable").drop_duplicates(by)
+    best = known.sort_values("speedup", ascending=False, kind="stable").drop_duplicates(by)
+    return best.assign(label=best["campaign"] + ": " + best["label"].fillna(best["run_id"]))
 
 
 def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
@@ -28,7 +30,7 @@ def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
     for name, info in tables.campaigns.items():
         own = at_lowest(sound[sound["campaign"] == name])
         best = most(own, "speedup") if own["speedup"].notna().any() else None
-        reached = most(own, "accept_length_high") if own["accept_length_high"].notna().any() else None
+        figures = headline(own)
         rows.append(
             {
                 "campaign": name,
@@ -39,8 +41,8 @@ def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
                 "tok/s": None if best is None else number(best["tok_per_s"]),
                 "baseline tok/s": None if best is None else number(best["base_tok_per_s"]),
                 "speedup": None if best is None else best["speedup"],
-                "best accept length": reached and span(reached["accept_length_low"], reached["accept_length_high"]),
-                "break-even": break_even_span(own) if own["break_even"].notna().any() else None,
+                "best accept length": figures.get("best accept length"),
+                "break-even": figures.get("break-even"),
             }
         )
     return pd.DataFrame(rows)
@@ -51,13 +53,12 @@ def published_view(points: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for _, same in points.groupby(_PUBLISHED, dropna=False, sort=False):
         first = records(same.head(1))[0]
-        shape = [first["num_steps"], first["eagle_topk"], first["num_draft_tokens"]]
         rows.append(
             {
                 "target": first["target"],
                 "drafter": first["drafter"],
                 "training samples": None if first["training_samples"] is None else f"{first['training_samples']:,.0f}",
-                "steps, topk, draft tokens": None if None in shape else ", ".join(f"{value:g}" for value in shape),
+                "shape": _shape(first),
                 "benchmarks": len(same),
                 "accept length": _range(same["accept_length"]),
                 "speedup": _range(same["speedup"]),
@@ -65,6 +66,11 @@ def published_view(points: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _shape(row: Row) -> str | None:
+    words = {"num_steps": "{:g} steps", "eagle_topk": "topk {:g}", "num_draft_tokens": "{:g} draft tokens"}
+    return ", ".join(text.format(row[name]) for name, text in words.items() if row[name] is not None) or None
 
 
 def _range(values: pd.Series) -> str | None:

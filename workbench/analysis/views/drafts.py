@@ -114,9 +114,6 @@ def points_view(fits: Fits) -> pd.DataFrame:
         "accept_length": "accept length",
         "ends": "interval",
         "n": "n prompts",
-        "response_tokens": "response tokens",
-        "optimizer_steps": "optimizer steps",
-        "epochs": "epochs",
         "origin": "origin",
     }
     if points.empty:
@@ -139,7 +136,10 @@ def curves_view(fits: Fits) -> pd.DataFrame:
     }
     if not parts:
         return pd.DataFrame(columns=list(names.values()))
-    return renamed(pd.concat(parts, ignore_index=True), names)
+    tried = pd.concat(parts, ignore_index=True)
+    for name in ("parameters", "reason"):
+        tried[name] = texts([text or None for text in tried[name]], tried.index)
+    return renamed(tried, names)
 
 
 def main_curve(fits: Fits) -> ScalingFit | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.views.texts import on_off, renamed, spans
+from workbench.analysis.frames import Row, records
+from workbench.analysis.views.texts import on_off, renamed, spans, texts
 
 KEYS = ["campaign", "run_id"]
 RATE_COLUMNS = [
@@ -98,9 +99,10 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
 
 
 def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
-    """Speedups with their intervals and verdicts, best first."""
+    """Speedups with their intervals and verdicts, and what they stand on, best first."""
     ordered = speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last")
-    shown = ordered.assign(ends=spans(ordered, "low", "high"))
+    by = [_judged_by(row) for row in records(ordered)]
+    shown = ordered.assign(ends=spans(ordered, "low", "high"), by=texts(by, ordered.index))
     names = {
         "label": "run",
         "prompt_set": "prompts",
@@ -108,8 +110,17 @@ def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
         "speedup": "speedup",
         "ends": "interval",
         "verdict": "verdict",
+        "by": "judged by",
         "tok_per_s": "tok/s",
         "base_tok_per_s": "baseline tok/s",
-        "reason": "how sure",
     }
     return renamed(shown, names)
+
+
+def _judged_by(row: Row) -> str | None:
+    """In a few words, how the verdict was found."""
+    method = str(row["method"] or "")
+    for word in ("prompt", "pass"):
+        if f"bootstrap over {word}" in method:
+            return f"{row['n']} {word}{'' if row['n'] == 1 else 'es' if word == 'pass' else 's'}"
+    return {"": None, "one figure an arm": "one figure an arm"}.get(method, "client and log")

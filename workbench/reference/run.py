@@ -10,12 +10,13 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
 from workbench import __version__
 from workbench.errors import UsageError, WorkbenchError
-from workbench.reference.arguments import SPEAKS, ServerArguments, parse_arguments
+from workbench.reference.arguments import SPEAKS, ServerArguments
 from workbench.reference.engine import load_engine
 from workbench.reference.server import Server, serve_in_thread
 from workbench.reference.service import Service
@@ -25,59 +26,52 @@ _WARM_UP_S = 600
 _WARM_UP_TOKENS = 8
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the server; the exit status is 0 after SIGTERM, 130 after Ctrl-C, 1 when it could not go on."""
-    arguments, warnings = parse_arguments(sys.argv[1:] if argv is None else argv)
+class _Stop(BaseException):
+    """Raised in the main thread by SIGTERM and SIGINT, wherever it is."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__()
+
+
+def serve(arguments: ServerArguments, warnings: Sequence[str]) -> int:
+    """Run the server. Returns 0 after SIGTERM, 130 after SIGINT, 1 when it could not start or go on."""
     _set_up_logging(arguments.log_level)
-    stop = _Stop()
+    _stop_on_signals()
     service = Service(arguments)
+    failed = threading.Event()
     try:
         server = _bind(arguments, service)
+        service.arguments = arguments = replace(arguments, port=server.server_address[1])
         for warning in warnings:
             log.warning(warning)
         _announce(arguments)
-        service.begin(load_engine(arguments), stop.because_of_a_fault)
+        service.begin(load_engine(arguments), failed.set)
         _listen(server)
         _warm_up(arguments, server)
         service.ready = True
         log.info("The server is fired up and ready to roll!")
-        stop.wait()
+        failed.wait()
+        status = 1
     except WorkbenchError as error:
         log.error("%s", error.render())
-        return 1
-    except KeyboardInterrupt:
-        stop.status = 130
-    log.info("Shutting down.")
+        status = 1
+    except _Stop as stop:
+        log.info("Shutting down.")
+        status = stop.status
     service.end()
-    return stop.status
+    return status
 
 
-class _Stop:
-    """What ends the server: SIGTERM, Ctrl-C or a fault of the engine."""
+def _stop_on_signals() -> None:
+    def stop(number: int, frame: object) -> None:
+        # The first one counts: what follows must not interrupt the way out.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise _Stop(0 if number == signal.SIGTERM else 128 + number)
 
-    def __init__(self) -> None:
-        self.status = 0
-        self._event = threading.Event()
-        # A notebook's kernel ignores Ctrl-C for its children's sake; the server must not inherit that.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, self._on_sigterm)
-
-    def _on_sigterm(self, signal_number: int, frame: object) -> None:
-        # During loading nobody waits for the event yet.
-        self.status = 0
-        self._event.set()
-        raise _Terminated
-
-    def because_of_a_fault(self) -> None:
-        self.status = 1
-        self._event.set()
-
-    def wait(self) -> None:
-        self._event.wait()
-
-
-class _Terminated(SystemExit):
-    code = 0
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
 
 
 def _set_up_logging(level: str) -> None:
@@ -122,7 +116,7 @@ def _warm_up(arguments: ServerArguments, server: Server) -> None:
     if arguments.skip_server_warmup:
         return
     host, port = str(server.server_address[0]), server.server_address[1]
-    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}/generate"  # noqa: S104
+    address = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/generate"  # noqa: S104
     prompt: dict[str, object] = {"input_ids": [0, 1]} if arguments.skip_tokenizer_init else {"text": "Hello there,"}
     body = {**prompt, "sampling_params": {"temperature": 0, "max_new_tokens": _WARM_UP_TOKENS}}
     request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+import resource
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from load_servers import answering, send
+
+from workbench.errors import UsageError
+from workbench.load.wire import SPARE_FILES, allow_sockets, fetch, run_async
+
+
+async def answer() -> int:
+    await asyncio.sleep(0)
+    return 42
+
+
+def test_it_runs_inside_a_running_loop() -> None:
+    """As in a notebook, whose kernel runs one."""
+
+    async def cell() -> int:
+        return run_async(answer)
+
+    assert asyncio.run(cell()) == 42
+    assert run_async(answer) == 42
+
+
+def test_errors_come_out_and_no_thread_stays() -> None:
+    before = threading.active_count()
+
+    async def fail() -> None:
+        raise ZeroDivisionError("as asked")
+
+    with pytest.raises(ZeroDivisionError, match="as asked"):
+        run_async(fail)
+    assert threading.active_count() == before
+
+
+def test_the_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    allow_sockets(1024 - SPARE_FILES)
+    assert set_to == []
+    allow_sockets(2500)
+    assert set_to == [(2500 + SPARE_FILES, 4096)]
+    with pytest.raises(UsageError, match="4000 requests at once need 4200 open files; this process may have 4096"):
+        allow_sockets(4000)
+
+
+def test_fetch() -> None:
+    def handle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        if handler.path == "/slow":
+            time.sleep(0.5)
+        send(handler, f"{handler.command} {handler.path}".encode(), status=404 if handler.path == "/absent" else 200)
+
+    with answering(handle) as url:
+        assert fetch(url + "/here") == (200, "GET /here")
+        assert fetch(url + "/here", method="POST") == (200, "POST /here")
+        assert fetch(url + "/absent") == (404, "GET /absent")
+        assert fetch(url + "/slow", timeout_s=0.1) == (0, "no answer within 0.1 s")
+    status, why = fetch(url + "/here")
+    assert status == 0
+    assert "ClientConnectorError" in why
+    assert fetch("nonsense")[0] == 0
