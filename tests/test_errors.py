@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workbench import errors
-from workbench.errors import InputError, UsageError, WorkbenchError
+from workbench.errors import InputError, LaunchError, UsageError, WorkbenchError
 
 
 def test_a_message_says_what_where_and_what_next() -> None:
@@ -19,6 +19,12 @@ def test_parts_that_are_not_known_leave_no_trace() -> None:
     assert str(UsageError("no such command", next_step="ask --help")) == "no such command\n  -> ask --help"
 
 
+def test_a_launch_error_ends_with_the_lines_of_the_log() -> None:
+    error = LaunchError("it died", where="server.log", next_step="look", kind="oom", tail=("a", "b"))
+    assert str(error) == "server.log: it died\n  -> look\n  | a\n  | b"
+    assert (error.kind, error.tail, LaunchError("x").kind) == ("oom", ("a", "b"), "unknown")
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -30,6 +36,7 @@ def test_parts_that_are_not_known_leave_no_trace() -> None:
         ("CheckpointError", 3),
         ("NotebookError", 4),
         ("MissingToolError", 5),
+        ("LaunchError", 6),
     ],
 )
 def test_exit_codes_are_the_documented_ones(name: str, code: int) -> None:

@@ -1,8 +1,8 @@
 """The command line: parses and calls, no logic.
 
 Exit codes: 0 success; 1 the command worked and its answer is bad news (a certain fault, a failed check, a report that
-did not finish); 2 wrong usage; 3 input that cannot be used; 4 a notebook failed; 5 something must be installed first;
-130 interrupted.
+did not finish); 2 wrong usage; 3 input that cannot be used (a log that cannot be read, or with nothing to judge);
+4 a notebook failed; 5 something must be installed first; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -78,6 +78,19 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0 if outcome.all_ok else 1
 
 
+def _run(arguments: argparse.Namespace) -> int:
+    from workbench import run
+
+    if arguments.dry_run:
+        say(run.dry_run(arguments.campaign, arguments.set))
+        return 0
+    outcome = run.run(
+        arguments.campaign, arguments.set, force=arguments.force, allow_refused=arguments.allow_refused, say=complain
+    )
+    say(f"{outcome.sentence}\n{outcome.notebook}")
+    return 0 if outcome.all_ok else 1
+
+
 def _check(arguments: argparse.Namespace) -> int:
     from workbench import diagnose
 
@@ -145,6 +158,14 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--workers", type=_positive, default=2, metavar="N", help="notebooks at a time (default: 2)")
     report.add_argument("--list", action="store_true", help="list campaigns and notebooks, build nothing")
     report.set_defaults(call=_report)
+
+    run = commands.add_parser("run", help="measure a campaign: start servers, drive loads, leave run folders")
+    run.add_argument("campaign", metavar="CAMPAIGN", help="name in data/campaigns, or path of a campaign file")
+    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the file; may be repeated")
+    run.add_argument("--force", action="store_true", help="measure again what is measured already")
+    run.add_argument("--allow-refused", action="store_true", help="start also what preflight refuses, as a control")
+    run.add_argument("--dry-run", action="store_true", help="print starts, command lines and cost, start nothing")
+    run.set_defaults(call=_run)
 
     check = commands.add_parser("check", help="check a draft checkpoint against its target before serving it")
     check.add_argument("draft", type=Path, metavar="DRAFT_DIR")

@@ -8,6 +8,7 @@ from workbench import plot, show, theme
 from workbench.analysis import acceptance, views
 from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.wording import count
+from workbench.plot.names import row_names
 from workbench.table import LogSummary, reference_points
 
 MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
@@ -46,7 +47,9 @@ def _nearest(table: pd.DataFrame, column: str, *, ascending: bool) -> tuple[pd.D
     """The runs nearest to paying, where there are more than a figure holds, and the sentence on the others."""
     if len(table) <= MOST_ROWS:
         return table, ""
-    drawn = table.sort_values(column, ascending=ascending, kind="stable", na_position="last").head(MOST_ROWS)
+    # Named before the others are left out, so that each name still says what sets its run apart from them.
+    named = table.assign(label=row_names(table))
+    drawn = named.sort_values(column, ascending=ascending, kind="stable", na_position="last").head(MOST_ROWS)
     return drawn, f" Drawn are the {len(drawn)} of {count(len(table), 'run')} nearest to paying; the download has all."
 
 

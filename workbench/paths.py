@@ -38,6 +38,10 @@ def project_root() -> Path:
     )
 
 
+def campaigns_dir() -> Path:
+    return project_root() / "data" / "campaigns"
+
+
 def recorded_dir() -> Path:
     return project_root() / "data" / "recorded"
 

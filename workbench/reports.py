@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.analysis.wording import count
 from workbench.campaigns import campaign_folder, campaign_folders
 from workbench.errors import InputError, SpecError
 from workbench.paths import notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
 from workbench.store import Campaign, read_campaign
 
-CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = (
+CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
     "20_report_campaign",
     "21_report_draft_tokens",
     "22_report_data_scaling",
@@ -41,18 +42,40 @@ class Outcome:
 
 
 def plan(campaigns: Sequence[Campaign], notebooks: Sequence[str] | None = None) -> list[Job]:
-    """The pages worth making: a notebook is left out where the campaign has nothing for it to show."""
+    """The pages worth making: a notebook is left out where the campaign has nothing for it to show.
+
+    Notebooks that are asked for by name are made for every campaign, whatever it holds.
+    """
+    named = {_reference(campaign): campaign for campaign in campaigns}
     jobs = [
-        Job(notebook, f"{slug(campaign.info.name)}-{notebook.split('_', 1)[1]}", {"campaign": _reference(campaign)})
-        for campaign in campaigns
-        for notebook in _fitting(campaign)
+        Job(notebook, f"{name}-{_short(notebook)}", {"campaign": name})
+        for name, campaign in named.items()
+        for notebook in (_fitting(campaign) if notebooks is None else NOTEBOOKS[:4])
     ]
-    names = [_reference(campaign) for campaign in campaigns]
-    if len(names) > 1:
-        jobs.append(Job(COMPARE, "compare_campaigns", {"campaigns": names}))
-    if names:
-        jobs.append(Job(EXPLORE, "explore", {"campaign": names[0]}))
-    return [job for job in jobs if notebooks is None or job.notebook in notebooks]
+    if len(named) > 1 or (named and notebooks is not None):
+        jobs.append(Job(COMPARE, _short(COMPARE), {"campaigns": list(named)}))
+    if named:
+        shown = next((name for name, campaign in named.items() if campaign.runs), next(iter(named)))
+        jobs.append(Job(EXPLORE, _short(EXPLORE), {"campaign": shown}))
+    return _with_own_pages([job for job in jobs if notebooks is None or job.notebook in notebooks])
+
+
+def _short(notebook: str) -> str:
+    return notebook.split("_", 1)[1]
+
+
+def _with_own_pages(jobs: Sequence[Job]) -> list[Job]:
+    """Page names made safe for a path; of names that read alike then, the later ones get a number."""
+    taken: set[str] = set()
+    named = []
+    for job in jobs:
+        page, number = slug(job.page), 1
+        while page.lower() in taken:
+            number += 1
+            page = f"{slug(job.page)}-{number}"
+        taken.add(page.lower())
+        named.append(Job(job.notebook, page, job.parameters))
+    return named
 
 
 def _fitting(campaign: Campaign) -> list[str]:
@@ -82,8 +105,12 @@ def list_campaigns() -> list[str]:
         except InputError as error:
             lines.append(f"{name}: {error}")
             continue
-        lines.append(f"{name}: {len(campaign.runs)} runs, {', '.join(_fitting(campaign))}")
-    return lines or [f"no campaign in {', '.join(str(path) for path in (recorded_dir(), runs_dir()))}"]
+        lines.append(f"{name}: {count(len(campaign.runs), 'run')}, {', '.join(_fitting(campaign))}")
+    return lines or [_no_campaign()]
+
+
+def _no_campaign() -> str:
+    return f"no campaign in {recorded_dir()} or {runs_dir()}"
 
 
 def build(
@@ -104,11 +131,12 @@ def build(
     from workbench.notebook import NotebookJob, run_notebooks
     from workbench.report import render_page
 
+    wanted = _known_notebooks(notebooks)
     read, faults = _read(campaigns)
-    jobs = plan(read, _known_notebooks(notebooks))
     for fault in faults:
         say(f"left out: {fault}")
-    todo = {reports_dir() / f"{job.page}.ipynb": job for job in jobs}
+    # Resolved, because the runs that come back name their outputs so.
+    todo = {(reports_dir() / f"{job.page}.ipynb").resolve(): job for job in plan(read, wanted)}
     runs = run_notebooks(
         [
             NotebookJob(notebooks_dir() / f"{job.notebook}.ipynb", output, job.parameters)
@@ -117,21 +145,22 @@ def build(
         workers=workers,
     )
     bad = 0
-    for count, run in enumerate(runs, 1):
-        job = todo[run.output]
+    for done, run in enumerate(runs, 1):
+        campaign = todo[run.output].parameters.get("campaign")
         page = render_page(
-            run.output, run.output.with_suffix(".html"), run=run, campaign=str(job.parameters.get("campaign", ""))
+            run.output, run.output.with_suffix(".html"), run=run, campaign=None if campaign is None else str(campaign)
         )
         bad += page.summary.status != "ok"
         took = "" if run.duration_s is None else f" ({run.duration_s:.1f} s)"
-        say(f"[{count}/{len(jobs)}] {page.summary.status} {page.path.name}{took}")
+        say(f"[{done}/{len(todo)}] {page.summary.status} {page.path.name}{took}")
     index = build_index(reports_dir())
-    summary = f"{len(jobs)} pages" + (f", {bad} of them with trouble" if bad else "") + ". Open:"
-    return Outcome(summary, index, not bad and not faults)
+    trouble = f", {bad} of them with trouble" if bad else ""
+    made = f"{count(len(todo), 'page')}{trouble}" if todo or faults else _no_campaign()
+    return Outcome(f"{made}. Open:", index, not bad and not faults)
 
 
 def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
-    folders = [campaign_folder(name) for name in names] if names else list(campaign_folders().values())
+    folders = dict.fromkeys(map(campaign_folder, names) if names else campaign_folders().values())
     read: list[Campaign] = []
     faults: list[str] = []
     for folder in folders:
@@ -143,17 +172,22 @@ def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
 
 
 def _known_notebooks(names: Sequence[str] | None) -> list[str] | None:
-    if names is None:
+    """The notebooks of these names, with or without number and ending; ``None`` where none is named.
+
+    Raises
+    ------
+    SpecError
+        For a name that no report has; the nearest name is given.
+    """
+    if not names:
         return None
-    there = sorted(path.stem for path in notebooks_dir().glob("*.ipynb"))
+    known = {**{notebook: notebook for notebook in NOTEBOOKS}, **{_short(notebook): notebook for notebook in NOTEBOOKS}}
     wanted = []
     for name in names:
         stem = name.removesuffix(".ipynb")
-        matches = [known for known in there if stem in (known, known.split("_", 1)[-1])]
-        if not matches:
-            near = difflib.get_close_matches(stem, there, n=1, cutoff=0.3)
-            raise SpecError(
-                f"no notebook {name!r}", where="notebooks/", next_step=f"there are: {', '.join(near or there)}"
-            )
-        wanted += matches
+        if stem not in known:
+            near = difflib.get_close_matches(stem, known, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(NOTEBOOKS)}"
+            raise SpecError(f"no report notebook {name!r}", where=notebooks_dir(), next_step=hint)
+        wanted.append(known[stem])
     return wanted

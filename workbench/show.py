@@ -12,10 +12,11 @@ from workbench.analysis.diagnosis import Diagnosis, Finding
 from workbench.analysis.wording import count
 from workbench.errors import Problem
 from workbench.spec import CampaignInfo
-from workbench.theme.show import digits, display_html, heading, show_table
+from workbench.theme.show import digits, display_html, heading, table_html
 
 MIN_ROWS_TO_FOLD = 3
-_SHORT = 60  # characters of a value that may stand in a caption
+_SHORT = 300  # characters of a value that may stand in a sentence
+_TEXT_ROWS = 40
 
 
 def answer(said: Answer) -> None:
@@ -43,18 +44,16 @@ def table(
 ) -> None:
     """A table with a dash for whatever was not measured or not stated.
 
-    A column that says the same in every row goes into the caption, one that says nothing at all is named there;
+    A column that says the same in every row becomes a sentence below, one that says nothing at all is named there;
     the download holds all of them, or ``data``.
     """
     kept, folded = _folded(shown)
-    show_table(
-        kept,
-        caption=" ".join([caption, *folded]),
-        name=name,
-        empty=empty,
-        missing="\N{EN DASH}",
-        data=shown if data is None else data,
-    )
+    whole = shown if data is None else data
+    html = table_html(kept, caption=caption, name=name, empty=empty, missing="\N{EN DASH}", data=whole)
+    if folded:
+        html += Markup('<p class="wb-empty">{}</p>').format(" ".join(folded))
+    text = kept.head(_TEXT_ROWS).to_string(index=False) if len(kept) else empty
+    display_html(html, "\n".join([caption, text, *folded]))
 
 
 def _folded(shown: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -86,6 +85,11 @@ def _cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return digits(value) if isinstance(value, float) else str(value)
+
+
+def plain(text: str) -> None:
+    """One sentence."""
+    display_html(Markup("<p>{}</p>").format(text), text)
 
 
 def note(text: str) -> None:

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
-from workbench.paths import slug
+from workbench.paths import campaigns_dir, slug
 from workbench.sglang_rules import effective_shape
 from workbench.spec import Drafter, Frozen, Name, RunSpec, Scalar, ServerConfig, SpecDecodeConfig, Target, Workload
 
@@ -258,10 +258,10 @@ def expand(campaign: CampaignSpec) -> Plan:
             }
         )
         name = _describe(server, used, drafter, campaign.server)
-        if name in candidates:
-            merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
-        else:
+        if name not in candidates:
             candidates[name] = Start(slug(name), server, used, drafter, ())
+        elif decode.speculative_num_draft_tokens not in (None, used.speculative_num_draft_tokens):
+            merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
         loads[name] = tuple(dict.fromkeys((*loads.get(name, ()), *(block.max_concurrency or campaign.max_concurrency))))
     starts = [replace(start, runs=_runs(campaign, start, loads[name])) for name, start in candidates.items()]
     return Plan(campaign, tuple(_with_baselines(campaign, starts)), tuple(merged), tuple(refused))
@@ -362,3 +362,51 @@ def _group(server: ServerConfig, usual: ServerConfig) -> str:
         if {**usual.flags, **usual.env}.get(name) != value:
             said.append(f"{name}={value}".lower())
     return "-".join(said) or "default"
+
+
+# --- finding -----------------------------------------------------------------------------------------------------
+
+
+def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
+    """A campaign file by its name in ``data/campaigns`` or its path, with ``key=value`` changes.
+
+    Raises
+    ------
+    SpecError
+        When there is no such file, a change is no ``key=value``, or the outcome is no valid campaign.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = campaigns_dir() / f"{name}.yaml"
+    if not path.is_file():
+        there = sorted(file.stem for file in campaigns_dir().glob("*.yaml"))
+        near = difflib.get_close_matches(name, there, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there) or 'none'}"
+        raise SpecError(f"no campaign file {name!r}", where=str(path), next_step=hint)
+    campaign = read_campaign_file(path)
+    if not settings:
+        return campaign
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for setting in settings:
+        _set(content, setting)
+    return parse_campaign(yaml.safe_dump(content), name=f"{path} with {', '.join(settings)}")
+
+
+def _set(content: dict[str, Any], setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "repeats=3"')
+    *parents, last = key.strip().split(".")
+    inner: Any = content
+    for part in parents:
+        inner = inner[int(part)] if isinstance(inner, list) and part.isdigit() else inner.setdefault(part, {})
+        if not isinstance(inner, dict | list):
+            raise SpecError(f"{key!r} leads through a single value", where="--set")
+    try:
+        plain = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise SpecError(f"{value!r} is no value ({' '.join(str(error).split())})", where=f"--set {key}") from error
+    if isinstance(inner, list):
+        inner[int(last)] = plain
+    else:
+        inner[last] = plain

@@ -23,6 +23,7 @@ from scripted_server import command, running
 from workbench.errors import LaunchError, UsageError
 from workbench.launch import ready, state
 from workbench.launch.guard import Guard
+from workbench.launch.places import reserved_port
 from workbench.launch.process import attach, serve
 from workbench.launch.state import sweep_stale
 from workbench.parse.server_log import parse_log
@@ -217,13 +218,27 @@ def test_what_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
     assert 0.3 < time.monotonic() - began < 8
 
 
+def test_a_launch_prefix_that_passes_no_signals_on(tmp_path: Path) -> None:
+    """The shell dies of SIGTERM and leaves the server behind; so does many a wrapper script."""
+    with reserved_port() as port:
+        wrapped = ["sh", "-c", '"$@" & wait', "sh", *command(port)]
+        url, log = f"http://127.0.0.1:{port}", tmp_path / "server.log"
+        with serve(wrapped, env={CASE: "case"}, log=log, url=url, ready_timeout_s=30) as server:
+            assert server.pid in alive() and len(alive()) == 2
+            assert generate(url) == 200
+        assert alive() == set()
+    assert "SIGTERM received" in log.read_text()
+
+
 def test_the_watchdog_s_own_death_is_survived_by_nothing(tmp_path: Path) -> None:
     with served(tmp_path, "--children", "1", "--children-session") as server:
         assert server.pid is not None
         watchdog = psutil.Process(server.pid).parent()
         assert watchdog is not None
         watchdog.kill()
-        assert wait_for(lambda: server.failure() is not None)
+        # On Linux the server itself goes with it, at once; its child waits for the end of the block.
+        assert wait_for(lambda: server.pid not in alive())
+        assert server.failure() is not None
     assert alive() == set()
 
 
@@ -245,7 +260,7 @@ def test_ctrl_c_takes_the_grace_away(tmp_path: Path) -> None:
 # ---- interrupted and killed at every phase -----------------------------------------------------------------------
 
 SCRIPT = """\
-import sys, time
+import os, sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from launching import served
@@ -258,6 +273,9 @@ def tell(phase):
 options = {options!r}
 try:
     with served(Path({folder!r}), *options, case={case!r}, on_phase=tell, stop_grace_s=0.3):
+        if {forks!r} and os.fork() == 0:
+            time.sleep(6)  # holds what the script held open
+            os._exit(0)
         print("inside", flush=True)
         time.sleep(60 if {phase!r} == "inside" else 0)
 except KeyboardInterrupt:
@@ -273,9 +291,9 @@ HELD = {
 }
 
 
-def start_script(folder: Path, phase: str, case: str, *options: str) -> subprocess.Popen[str]:
+def start_script(folder: Path, phase: str, case: str, *options: str, forks: bool = False) -> subprocess.Popen[str]:
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    text = SCRIPT.format(paths=paths, phase=phase, options=options, folder=str(folder / case), case=case)
+    text = SCRIPT.format(paths=paths, phase=phase, options=options, folder=str(folder / case), case=case, forks=forks)
     return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
 
 
@@ -303,8 +321,9 @@ def has_processes(case: str, number: int) -> bool:
     return len(alive(case)) == number
 
 
-def test_three_seconds_after_kill_9_nothing_is_left(tmp_path: Path) -> None:
-    script = start_script(tmp_path, "inside", "case", "--children", "2", "--ignore-sigterm")
+@pytest.mark.parametrize("forks", [False, True])
+def test_three_seconds_after_kill_9_nothing_is_left(tmp_path: Path, forks: bool) -> None:
+    script = start_script(tmp_path, "inside", "case", "--children", "2", "--ignore-sigterm", forks=forks)
     assert script.stdout is not None
     while script.stdout.readline() != "inside\n":
         pass

@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from workbench.table.columns import REQUESTS, frame
 from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length, request_rows
 
 
@@ -132,6 +135,27 @@ def test_faults_are_counted_by_kind() -> None:
         "latency_s is left out, not a number of seconds from 0, in 2 requests, the first is 1",
         "repeat is left out, not a whole number from 0, in request 3",
     ]
+
+
+NAMES = [column.name for column in REQUESTS] + ["spec_accept_histogram", "text_sha"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=3), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(NAMES), JSON), max_size=4))
+def test_whatever_records_hold_they_make_a_table(records: list[dict[str, object]]) -> None:
+    rows, faults = request_rows("c", "r", "p", records)
+    table = frame(REQUESTS, rows)
+    assert len(table) == len(records)
+    assert table["campaign"].tolist() == ["c"] * len(records)
+    for name in ("completion_tokens", "latency_s"):
+        given_wrong = sum(record.get(name) is not None for record in records) - int(table[name].notna().sum())
+        assert given_wrong == 0 or any(fault.startswith(name) for fault in faults)
+    pooled_accept_length(rows)
+    assert output_speed(rows, 1) is None or output_speed(rows, 1) >= 0
 
 
 # --- figures of many requests ------------------------------------------------------------------------------------

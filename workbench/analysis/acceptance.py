@@ -147,7 +147,7 @@ def sources_df(runs: pd.DataFrame) -> pd.DataFrame:
     rows: list[Row] = []
     for run in records(runs[runs["role"] == "speculative"]):
         values = [value for name in _SOURCES if (value := number(run[name])) is not None]
-        apart = max(values) / min(values) - 1 if len(values) > 1 else None
+        apart = max(values) / min(values) - 1 if len(values) > 1 and min(values) > 0 else None
         rows.append({**run, "max_difference": apart, "flagged": None if apart is None else apart > FLAG_ABOVE})
     return typed(rows, _SOURCE_TABLE)
 

@@ -150,13 +150,13 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """Every pass of every baseline, and its speed relative to the first pass at the same load.
 
     Passes come from the requests at concurrency 1; otherwise each run is one pass at its own speed and ``repeat`` is
-    missing. ``relative`` is missing where passes of one load have speeds of different bases.
+    missing. ``relative`` is missing where passes of one load have speeds of different bases, or the first has none above 0.
     """
     timings = timings_by_run(requests)
     rows: list[Row] = []
     for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
         passes = [row for run in same for row in _passes(run, timings)]
-        comparable = len({row["basis"] for row in passes}) == 1
+        comparable = len({row["basis"] for row in passes}) == 1 and passes[0]["tok_per_s"] > 0
         for row in passes:
             rows.append({**row, "relative": row["tok_per_s"] / passes[0]["tok_per_s"] if comparable else None})
     return typed(rows, _DRIFT)

@@ -20,6 +20,11 @@ def times(value: float) -> str:
     return f"{value:.2f}x"
 
 
+def signed(value: float, decimals: int = 2) -> str:
+    """A change with its sign, never -0.00."""
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}"
+
+
 def span(low: float, high: float) -> str:
     """A range with two decimals, one value where both ends read alike."""
     first, last = f"{low:.2f}", f"{high:.2f}"

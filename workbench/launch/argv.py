@@ -60,7 +60,8 @@ def server_argv(
     program = PurePath(prefix[0]).name if prefix else ""
     if python is None:
         python = sys.executable if not prefix or program in _SAME_MACHINE else "python3"
-    version = version or campaign.sglang_version
+    # The embedded engine comes with this package and speaks the newest names.
+    version = None if campaign.engine == "reference" else version or campaign.sglang_version
     argv = [python, "-m", MODULES[campaign.engine]]
     for name, value in _settings(start, campaign, host, port):
         argv += _flag(name, value, version)
@@ -119,8 +120,8 @@ def _server_settings(start: Start, campaign: CampaignSpec) -> Mapping[str, Scala
     return {
         "tp_size": server.tp_size,
         "dp_size": server.dp_size if server.dp_size > 1 else None,
+        # Not target.quantization: it describes a checkpoint, whose config.json says it in the server's words.
         "dtype": target.dtype,
-        "quantization": target.quantization,
         "context_length": server.context_length,
         "mem_fraction_static": server.mem_fraction_static,
         "max_running_requests": limit,

@@ -22,7 +22,7 @@ DOWNLOAD_LIMIT_BYTES = 200_000
 NOT_MEASURED = "not measured"
 LONG_TEXT = 40  # characters from which a column needs room of its own
 _DPI = 144
-_NUMBER = re.compile("[+-]?[0-9.,]+(\N{EN DASH}[0-9.,]+)?( ?%)?")
+_NUMBER = re.compile("[<>+-]?[0-9.,]+(\N{EN DASH}[0-9.,]+)?( ?%)?")
 _UNITS = {"tok_per_s": "tok/s", "ms": "ms", "s": "s", "bytes": "bytes", "gb": "GB"}
 
 Format = str | Callable[[Any], str]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from workbench.analysis.frames import Row, least, most
 from workbench.analysis.scaling import ScalingFit
-from workbench.analysis.wording import capital, count, span
+from workbench.analysis.wording import capital, count, signed, span
 
 _SIZE = {"training_samples": "training samples", "response_tokens": "response tokens"}
 
@@ -43,15 +43,11 @@ def _flat_end(fit: ScalingFit) -> str:
     before, last = reached.index[-2:]
     promised = fit.per_doubling * math.log2(last / before)
     gain = float(reached.iloc[-1] - reached.iloc[-2])
-    return f", but from {before:,.0f} to {last:,.0f} it changed by {_signed(gain)}" if gain < promised / 2 else ""
+    return f", but from {before:,.0f} to {last:,.0f} it changed by {signed(gain)}" if gain < promised / 2 else ""
 
 
 def _change(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}"
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def _ends(low: float, high: float) -> str:

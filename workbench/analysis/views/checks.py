@@ -88,7 +88,6 @@ def losslessness_view(tables: Tables) -> pd.DataFrame:
         "prompt_set": "prompts",
         "same": "same text as the baseline",
         "control": "same text in two plain passes",
-        "reason": "why not compared",
     }
     return renamed(shown[shown["num_prompts"].notna()], names)
 

@@ -58,7 +58,7 @@ def published_view(points: pd.DataFrame) -> pd.DataFrame:
                 "target": first["target"],
                 "drafter": first["drafter"],
                 "training samples": None if first["training_samples"] is None else f"{first['training_samples']:,.0f}",
-                "shape": _shape(first),
+                "steps, topk, tokens": _shape(first),
                 "benchmarks": len(same),
                 "accept length": _range(same["accept_length"]),
                 "speedup": _range(same["speedup"]),
@@ -69,8 +69,9 @@ def published_view(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shape(row: Row) -> str | None:
-    words = {"num_steps": "{:g} steps", "eagle_topk": "topk {:g}", "num_draft_tokens": "{:g} draft tokens"}
-    return ", ".join(text.format(row[name]) for name, text in words.items() if row[name] is not None) or None
+    shape = [row["num_steps"], row["eagle_topk"], row["num_draft_tokens"]]
+    known = any(value is not None for value in shape)
+    return ", ".join(EN_DASH if value is None else f"{value:g}" for value in shape) if known else None
 
 
 def _range(values: pd.Series) -> str | None:

@@ -14,6 +14,7 @@ from workbench.analysis.frames import Row, records
 from workbench.analysis.scaling import ScalingFit, forms_df
 from workbench.analysis.views.runs import KEYS, labelled
 from workbench.analysis.views.texts import renamed, spans, texts
+from workbench.analysis.wording import count, signed
 from workbench.table import Tables
 
 _ASSUMED_STEPS = range(1, 8)
@@ -58,7 +59,7 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     measured = measured.rename(columns={"run_id": "measured_by", "accept_length": "measured"})
     shown = expected.merge(measured, on=[*by, "ignore_eos", "num_steps"], how="inner")
     shown = shown[shown["measured_by"] != shown["run_id"]].drop_duplicates(["run_id", *by, "ignore_eos", "num_steps"])
-    shown["difference"] = texts([f"{value:+.2f}" for value in shown["measured"] - shown["expected"]], shown.index)
+    shown["difference"] = texts([signed(gap) for gap in shown["measured"] - shown["expected"]], shown.index)
     names = {
         "from": "from",
         "prompt_set": "prompts",
@@ -95,12 +96,12 @@ def _required(row: Row) -> dict[str, object]:
 
 
 def _at_steps(steps: int) -> str:
-    return f"needed at {steps} step{'' if steps == 1 else 's'}"
+    return f"needed at {count(steps, 'step')}"
 
 
 def _acceptance(accept_length: float, steps: int) -> str:
     row = records(required_acceptance_df(accept_length, steps=[steps]))[0]
-    return f"{row['acceptance']:.2f}" if row["reachable"] else "out of reach"
+    return f"{row['acceptance']:.2f}" if row["reachable"] else ">1"
 
 
 def points_view(fits: Fits) -> pd.DataFrame:
@@ -168,7 +169,7 @@ def drafters_view(drafters: pd.DataFrame) -> pd.DataFrame:
 def offline_view(tables: Tables) -> pd.DataFrame:
     """Offline accept length beside the served one."""
     pairs = offline_against_served(tables.runs, tables.offline)
-    pairs["difference"] = texts([f"{value:+.3f}" for value in pairs["difference"]], pairs.index)
+    pairs["difference"] = texts([signed(gap, 3) for gap in pairs["difference"]], pairs.index)
     names = {
         "drafter": "drafter",
         "prompt_set": "prompts",

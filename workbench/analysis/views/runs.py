@@ -93,8 +93,9 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
         "base_tok_per_s": "baseline tok/s",
         "cycle": "verify cycle (ms)",
         "t_base_ms": "plain step (ms)",
-        "reason": "what is missing",
     }
+    if costs["reason"].notna().any():
+        names["reason"] = "what is missing"
     return renamed(shown, names)
 
 
