@@ -108,17 +108,17 @@ def test_wrong_usage_exits_with_2_and_says_how(
 
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
     code = (
-        "import sys, time; start = time.perf_counter()\n"
+        "import sys, time; start = time.process_time()\n"
         "from workbench.cli import main\n"
         "try: main(['diagnose', '--help'])\n"
         "except SystemExit: pass\n"
-        "print(time.perf_counter() - start, *sys.modules, file=sys.stderr)"
+        "print(time.process_time() - start, *sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     seconds, *modules = done.stderr.split()
     assert not {"pandas", "numpy", "pydantic", "matplotlib", "papermill", "nbconvert"} & set(modules)
-    # It takes 0.02 s; an import of pandas alone takes 0.5 s.
-    assert float(seconds) < 0.4
+    # Processor time, so that other work on the machine does not count: 0.02 s; pandas alone would take 0.5 s.
+    assert float(seconds) < 0.3
 
 
 # --- messages and exit codes -------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_report_lists_what_there_is_and_what_cannot_be_read(project: Path, capsy
     empty, _, mine = capsys.readouterr().out.splitlines()
     assert empty.startswith("empty: ")
     assert "so this is no campaign folder" in empty
-    assert mine.startswith("mine: 1 runs, 20_report_campaign")
+    assert mine.startswith("mine: 1 run")
 
 
 @pytest.mark.parametrize(("all_ok", "code"), [(True, 0), (False, 1)])

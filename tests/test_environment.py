@@ -80,14 +80,14 @@ def in_a_new_process(code: str) -> list[str]:
 def test_importing_the_package_is_quick_and_loads_nothing_heavy() -> None:
     code = (
         "import sys, time\n"
-        "start = time.perf_counter()\n"
+        "start = time.process_time()\n"
         "import workbench, workbench.cli\n"
-        "print(time.perf_counter() - start, *sys.modules)"
+        "print(time.process_time() - start, *sys.modules)"
     )
-    runs = [in_a_new_process(code) for _ in range(2)]
-    assert HEAVY.isdisjoint(runs[0][1:])
-    # 0.03 s on an idle machine; the bound leaves room for a busy one, and none for pandas.
-    assert min(float(seconds) for seconds, *_ in runs) < 0.3
+    seconds, *modules = in_a_new_process(code)
+    assert HEAVY.isdisjoint(modules)
+    # Processor time, so that other work on the machine does not count: 0.03 s. The bound leaves no room for pandas.
+    assert float(seconds) < 0.3
 
 
 def test_no_room_that_measures_or_reads_loads_torch_or_an_engine() -> None:

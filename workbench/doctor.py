@@ -9,7 +9,6 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-
 _PYTHON = "make PYTHON=python3.12 report, with one of these versions"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +16,12 @@ from workbench.launch.places import reserved_port
 from workbench.launch.process import Server, serve
 
 CASE = "SCRIPTED_CASE"
+OWN = f"case-{os.getpid()}"
+"""The case of a test that has one server at a time; others run in other processes."""
 
 
 @contextlib.contextmanager
-def served(folder: Path, *options: str, case: str = "case", **settings: Any) -> Iterator[Server]:
+def served(folder: Path, *options: str, case: str = OWN, **settings: Any) -> Iterator[Server]:
     """A scripted server through `serve`, its log in ``folder``."""
     with reserved_port() as port:
         arguments: dict[str, Any] = {
@@ -32,7 +35,7 @@ def served(folder: Path, *options: str, case: str = "case", **settings: Any) -> 
             yield server
 
 
-def alive(case: str = "case") -> set[int]:
+def alive(case: str = OWN) -> set[int]:
     """Ids of the processes of a case, in whatever session they are."""
     found = set()
     for process in psutil.process_iter():

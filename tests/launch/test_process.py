@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPConnection
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from launching import CASE, alive, served, wait_for
+from launching import CASE, OWN, alive, served, wait_for
 from scripted_server import command, running
 
 from workbench.errors import LaunchError, UsageError
@@ -158,7 +159,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         log = tmp_path / "server.log"
         with (
             pytest.raises(LaunchError) as caught,
-            serve(command(port), env={CASE: "case"}, log=log, url=taken, ready_timeout_s=20),
+            serve(command(port), env={CASE: OWN}, log=log, url=taken, ready_timeout_s=20),
         ):
             pass
         assert caught.value.kind == "port"
@@ -223,7 +224,7 @@ def test_a_launch_prefix_that_passes_no_signals_on(tmp_path: Path) -> None:
     with reserved_port() as port:
         wrapped = ["sh", "-c", '"$@" & wait', "sh", *command(port)]
         url, log = f"http://127.0.0.1:{port}", tmp_path / "server.log"
-        with serve(wrapped, env={CASE: "case"}, log=log, url=url, ready_timeout_s=30) as server:
+        with serve(wrapped, env={CASE: OWN}, log=log, url=url, ready_timeout_s=30) as server:
             assert server.pid in alive() and len(alive()) == 2
             assert generate(url) == 200
         assert alive() == set()
@@ -245,7 +246,7 @@ def test_the_watchdog_s_own_death_is_survived_by_nothing(tmp_path: Path) -> None
 def test_ctrl_c_takes_the_grace_away(tmp_path: Path) -> None:
     """A second interrupt, while the server is being stopped, neither leaves it alone nor waits for it."""
     log = tmp_path / "server.log"
-    guard = Guard(command(1, "--ignore-sigterm"), {**os.environ, CASE: "case"}, log)
+    guard = Guard(command(1, "--ignore-sigterm"), {**os.environ, CASE: OWN}, log)
     assert wait_for(lambda: b"ready" in log.read_bytes() or b"bind" in log.read_bytes())
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     began = time.monotonic()
@@ -291,18 +292,34 @@ HELD = {
 }
 
 
-def start_script(folder: Path, phase: str, case: str, *options: str, forks: bool = False) -> subprocess.Popen[str]:
+StartScript = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start_script(tmp_path: Path) -> Iterator[StartScript]:
+    """Start a script that serves and stays in a phase; at the end of the test none of them is left."""
+    started: list[subprocess.Popen[str]] = []
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-    text = SCRIPT.format(paths=paths, phase=phase, options=options, folder=str(folder / case), case=case, forks=forks)
-    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+
+    def start(phase: str, case: str, *options: str, forks: bool = False) -> subprocess.Popen[str]:
+        text = SCRIPT.format(
+            paths=paths, phase=phase, options=options, folder=str(tmp_path / case), case=case, forks=forks
+        )
+        started.append(subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for script in started:
+        script.kill()
+        script.communicate()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_whenever_the_script_ends_its_server_ends(tmp_path: Path, how: signal.Signals) -> None:
+def test_whenever_the_script_ends_its_server_ends(start_script: StartScript, how: signal.Signals) -> None:
     """All phases at once, since each waits. The servers ignore SIGTERM and have a child in a session of its own."""
     options = ("--children", "1", "--children-session", "--ignore-sigterm")
     cases = {phase: f"{how.name}-{number}" for number, phase in enumerate(HELD)}
-    scripts = {phase: start_script(tmp_path, phase, case, *HELD[phase], *options) for phase, case in cases.items()}
+    scripts = {phase: start_script(phase, case, *HELD[phase], *options) for phase, case in cases.items()}
     for phase, script in scripts.items():
         assert script.stdout is not None
         while (line := script.stdout.readline().rstrip("\n")) != phase:
@@ -322,8 +339,8 @@ def has_processes(case: str, number: int) -> bool:
 
 
 @pytest.mark.parametrize("forks", [False, True])
-def test_three_seconds_after_kill_9_nothing_is_left(tmp_path: Path, forks: bool) -> None:
-    script = start_script(tmp_path, "inside", "case", "--children", "2", "--ignore-sigterm", forks=forks)
+def test_three_seconds_after_kill_9_nothing_is_left(start_script: StartScript, forks: bool) -> None:
+    script = start_script("inside", OWN, "--children", "2", "--ignore-sigterm", forks=forks)
     assert script.stdout is not None
     while script.stdout.readline() != "inside\n":
         pass
@@ -335,7 +352,6 @@ def test_three_seconds_after_kill_9_nothing_is_left(tmp_path: Path, forks: bool)
     script.wait()
     assert wait_for(lambda: not any(_group_lives(group) for group in groups), 10)
     assert time.monotonic() - began < 3
-    script.stdout.close()
 
 
 def _group_lives(group: int) -> bool:
@@ -355,7 +371,7 @@ def abandoned(tmp_path: Path, *options: str) -> psutil.Process:
         "import os, subprocess, sys; from workbench.launch import state\n"
         "mark = state.new_mark()\n"
         f"argv = {command(1, '--ignore-sigterm', '--start-fault', 'silent')!r}\n"
-        f"process = subprocess.Popen(argv, env={{**os.environ, {CASE!r}: 'case', state.MARK: mark}},\n"
+        f"process = subprocess.Popen(argv, env={{**os.environ, {CASE!r}: {OWN!r}, state.MARK: mark}},\n"
         "    start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print(process.pid, mark, flush=True)\n"
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.table.columns import REQUESTS, frame
@@ -145,6 +145,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(NAMES), JSON), max_size=4))
 def test_whatever_records_hold_they_make_a_table(records: list[dict[str, object]]) -> None:
     rows, faults = request_rows("c", "r", "p", records)

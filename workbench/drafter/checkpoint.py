@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from workbench.checkpoint import Checkpoint, read_checkpoint
@@ -98,7 +98,7 @@ def save_draft(draft: Eagle3Draft, folder: Path, *, dtype: torch.dtype = torch.b
     tensors["d2t"] = target_ids - torch.arange(len(target_ids))
     tensors["t2d"] = torch.zeros(config.shape.vocab_size, dtype=torch.bool).index_fill(0, target_ids, True)
     written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(written, os.fspath(folder / "model.safetensors"), {"format": "pt"})
+    (folder / "model.safetensors").write_bytes(save(written, {"format": "pt"}))
     text = json.dumps(_config_json(config, dtype), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 

@@ -49,7 +49,7 @@ def load_engine(arguments: ServerArguments) -> Engine:
     WorkbenchError
         When a model cannot be used, or the two do not fit together.
     """
-    device = _device(arguments.device)
+    device = resolve_device(arguments.device)
     dtype = _dtype(arguments.dtype, device)
     folder = resolve_model(arguments.model_path)
     chat = None if arguments.skip_tokenizer_init else load_chat(resolve_model(arguments.tokenizer_path))
@@ -90,7 +90,7 @@ def _memory_name(device: torch.device) -> str:
     return "gpu" if device.type == "cuda" else "cpu"
 
 
-def _device(asked: str | None) -> torch.device:
+def resolve_device(asked: str | None) -> torch.device:
     if asked == "cuda" and not torch.cuda.is_available():
         raise UsageError(
             "--device cuda: this torch sees no GPU", next_step="use --device cpu, or a CUDA build of torch"

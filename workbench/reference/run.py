@@ -17,7 +17,7 @@ import torch
 from workbench import __version__
 from workbench.errors import UsageError, WorkbenchError
 from workbench.reference.arguments import SPEAKS, ServerArguments
-from workbench.reference.engine import load_engine
+from workbench.reference.engine import load_engine, resolve_device
 from workbench.reference.server import Server, serve_in_thread
 from workbench.reference.service import Service
 
@@ -42,7 +42,8 @@ def serve(arguments: ServerArguments, warnings: Sequence[str]) -> int:
     failed = threading.Event()
     try:
         server = _bind(arguments, service)
-        service.arguments = arguments = replace(arguments, port=server.server_address[1])
+        device = resolve_device(arguments.device).type
+        service.arguments = arguments = replace(arguments, port=server.server_address[1], device=device)
         for warning in warnings:
             log.warning(warning)
         _announce(arguments)

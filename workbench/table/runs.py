@@ -97,7 +97,10 @@ def _server(run: RunFolder, facts: StartupFacts, row: Row) -> Row:
         "max_running_requests": facts.max_running_requests or server.max_running_requests,
         "max_total_num_tokens": facts.max_total_num_tokens,
     }
-    if row.get("cuda_graph") is None:
+    if facts.server_args.get("device") == "cpu":
+        # There are no CUDA graphs to be on or off.
+        used["cuda_graph"] = used["cuda_graph_share"] = None
+    elif row.get("cuda_graph") is None:
         used["cuda_graph"] = server.cuda_graph
     if facts.rate_definition is not RateDefinition.UNKNOWN:
         used["accept_rate_definition"] = facts.rate_definition.value
