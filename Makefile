@@ -6,7 +6,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: report test check lint format bench docs lab clean
+TORCH  ?= torch==2.13.0   # any torch >= 2.9; name a CPU build where the index's default is a CUDA one
+
+.PHONY: report test check lint format bench docs lab quickstart clean
 
 report: $(VENV)/.base
 	$(BIN)/workbench report
@@ -35,6 +37,11 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.base
 	$(BIN)/python tools/build_docs.py
 
+# A live campaign on the embedded engine: CPU, a real 135M target, a real drafter, minutes.
+quickstart: $(VENV)/.engine
+	$(BIN)/workbench run quickstart
+	$(BIN)/workbench report --campaign quickstart
+
 lab: $(VENV)/.base
 	$(BIN)/jupyter lab notebooks
 
@@ -48,6 +55,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.engine: $(VENV)/.base
+	$(BIN)/python -m pip install -q '$(strip $(TORCH))'
+	$(BIN)/python -m pip install -q -e '.[reference]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

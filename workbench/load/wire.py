@@ -51,7 +51,7 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     for task in asyncio.all_tasks(loop):
-        pass
+        task.cancel()
 
 
 def allow_sockets(count: int) -> None:
