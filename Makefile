@@ -43,7 +43,7 @@ quickstart: $(VENV)/.engine
 	$(BIN)/workbench report --campaign quickstart
 
 lab: $(VENV)/.base
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 clean:
 	rm -rf $(VENV) reports/*.html reports/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
@@ -54,6 +54,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	@echo "installing the workbench's packages into $(VENV) (the first time about a minute, 830 MB on disk, no torch)"
 	$(BIN)/python -m pip install -q -e .
 	@touch $@
 
@@ -63,5 +64,6 @@ $(VENV)/.engine: $(VENV)/.base
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "installing the test and lint tools into $(VENV)"
 	$(BIN)/python -m pip install -q -e '.[test,lint]'
 	@touch $@ $(VENV)/.base

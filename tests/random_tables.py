@@ -35,7 +35,9 @@ _ALWAYS_KNOWN = {"campaign", "run_id", "role", "server_id", "drafter", "line", "
 _RANGES = ("accept_length", "output_tok_per_s")  # value, low and high are known together, and in order
 
 
-def random_frame(columns: tuple[Column, ...], rows: int, rng: np.random.Generator, **fixed: tuple[object, ...]) -> pd.DataFrame:
+def random_frame(
+    columns: tuple[Column, ...], rows: int, rng: np.random.Generator, **fixed: tuple[object, ...]
+) -> pd.DataFrame:
     share = {column.name: rng.choice(_MISSING) for column in columns}
     return frame(columns, [_row(columns, share, number, rng, fixed) for number in range(rows)])
 
