@@ -68,11 +68,15 @@ def _report(arguments: argparse.Namespace) -> int:
     from workbench import reports
 
     if arguments.list:
-        for line in reports.list_campaigns():
+        for line in reports.list_pages(campaigns=arguments.campaign, notebooks=arguments.notebook):
             say(line)
         return 0
     outcome = reports.build(
-        campaigns=arguments.campaign, notebooks=arguments.notebook, workers=arguments.workers, say=complain
+        campaigns=arguments.campaign,
+        notebooks=arguments.notebook,
+        workers=arguments.workers,
+        force=arguments.force,
+        say=complain,
     )
     say(f"{outcome.summary}\n{outcome.index}")
     return 0 if outcome.all_ok else 1
@@ -156,7 +160,8 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--campaign", action="append", metavar="NAME", help="only this campaign (may be repeated)")
     report.add_argument("--notebook", action="append", metavar="NAME", help="only this notebook (may be repeated)")
     report.add_argument("--workers", type=_positive, default=2, metavar="N", help="notebooks at a time (default: 2)")
-    report.add_argument("--list", action="store_true", help="list campaigns and notebooks, build nothing")
+    report.add_argument("--list", action="store_true", help="list the campaigns and their pages, build nothing")
+    report.add_argument("--force", action="store_true", help="build again also what has not changed")
     report.set_defaults(call=_report)
 
     run = commands.add_parser("run", help="measure a campaign: start servers, drive loads, leave run folders")

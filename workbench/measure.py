@@ -29,7 +29,7 @@ from workbench.paths import project_root, runs_dir
 from workbench.preflight import CheckResult, Severity, check_draft
 from workbench.prompts import Prompt, prompt_set, with_token_ids
 from workbench.provenance import code_version, redact, versions
-from workbench.spec import CampaignInfo, Origin, Provenance, RunSpec, RunState, RunStatus
+from workbench.spec import CampaignInfo, LoadWindow, Origin, Provenance, RunSpec, RunState, RunStatus
 from workbench.store import SERVERS, read_run, write_json, write_run
 from workbench.sweep import CampaignSpec, Plan, Start, expand
 
@@ -204,7 +204,8 @@ def print_line(file: object, record: dict[str, object]) -> None:
 
 
 def _write_measured(path: Path, windows: Windows) -> None:
-    write_json(path / "windows.json", [_window(result, number) for number, result in enumerate(windows.windows)])
+    passes = [_window(result, number) for number, result in enumerate(windows.windows)]
+    write_json(path / "windows.json", [window.model_dump(mode="json") for window in passes])
     if windows.server_info is not None:
         write_json(path / "resolved.json", windows.server_info)
     for name, text in (("before", windows.metrics_before), ("after", windows.metrics_after)):
@@ -212,18 +213,18 @@ def _write_measured(path: Path, windows: Windows) -> None:
             (path / f"metrics.{name}.prom").write_text(text, encoding="utf-8")
 
 
-def _window(result: LoadResult, repeat: int) -> dict[str, object]:
+def _window(result: LoadResult, repeat: int) -> LoadWindow:
     good = [record for record in result.records if record.ok]
-    return {
-        "repeat": repeat,
-        "wall_s": result.wall_s,
-        "busy_window_s": result.busy_window_s,
-        "decode_tok_per_s": result.decode_tok_per_s,
-        "output_tok_per_s": result.output_tok_per_s,
-        "completion_tokens": sum(record.completion_tokens or 0 for record in good),
-        "failed": len(result.records) - len(good),
-        "client_cpu_share": result.client_cpu_share,
-    }
+    return LoadWindow(
+        repeat=repeat,
+        wall_s=result.wall_s,
+        busy_window_s=result.busy_window_s,
+        decode_tok_per_s=result.decode_tok_per_s,
+        output_tok_per_s=result.output_tok_per_s,
+        completion_tokens=sum(record.completion_tokens or 0 for record in good),
+        failed=len(result.records) - len(good),
+        client_cpu_share=result.client_cpu_share,
+    )
 
 
 # --- folders -----------------------------------------------------------------------------------------------------

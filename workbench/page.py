@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import functools
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import Field
 
 from workbench import __version__
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 SUMMARY_SUFFIX = ".summary.json"
+# Text in which a flag may not be broken, up to what fits a line of a narrow screen.
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{0,37}(?![\w-])")
 # Meta tags cannot forbid a redirect; what is shown is therefore cleaned of <meta> as well.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
@@ -47,7 +50,10 @@ class PageStatus(StrEnum):
 
 
 class Summary(Frozen):
-    """What the index shows of a page; written beside it as ``<page>.summary.json``."""
+    """What the index shows of a page; written beside it as ``<page>.summary.json``.
+
+    ``fault`` is what a diagnosis found; ``made_from`` is the fingerprint of everything that the page was made from.
+    """
 
     kind: Literal["report", "diagnosis"]
     title: str
@@ -57,8 +63,11 @@ class Summary(Frozen):
     answer: str | None = None
     headline: dict[str, Scalar] = Field(default_factory=dict)
     campaign: str | None = None
+    campaign_title: str | None = None
     notebook: str | None = None
     duration_s: float | None = None
+    fault: Literal["found", "suspected", "none"] | None = None
+    made_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,7 @@ def write_diagnosis_page(
         status=PageStatus.OK,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         answer=diagnosis.verdict,
+        fault=_fault(diagnosis),
     )
     sections = [
         Heading(2, "findings", "Findings"),
@@ -151,6 +161,22 @@ def write_diagnosis_page(
         provenance=provenance_rows(inputs=inputs, command=command),
     )
     return write_page(page, html, summary)
+
+
+def _fault(diagnosis: Diagnosis) -> Literal["found", "suspected", "none"] | None:
+    """What the index says of a diagnosis; ``None`` for a log with nothing to judge."""
+    faults = [finding for finding in diagnosis.findings if finding.is_fault]
+    if faults and all(finding.rule == "no_decode_lines" for finding in faults):
+        return None
+    if any(finding.certainty in ("certain", "likely") for finding in faults):
+        return "found"
+    return "suspected" if faults else "none"
+
+
+def keep_flags(text: str) -> Markup:
+    """Escaped text in which command-line flags are not broken over two lines; copying gives the text as it was."""
+    # The pattern holds no character that escaping makes or changes.
+    return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))  # noqa: S704
 
 
 def figure_text(value: object) -> str:
@@ -204,5 +230,6 @@ def _environment() -> Environment:
     )
     style = (TEMPLATES / "pages" / "style.css").read_text(encoding="utf-8")
     environment.globals.update(csp=CONTENT_SECURITY_POLICY, css=Markup(style), version=__version__)  # noqa: S704
-    environment.filters.update(figure=figure_text, when=when, first_line=lambda text: text.partition("\n")[0])
+    environment.filters.update(figure=figure_text, when=when, flags=keep_flags)
+    environment.filters.update(first_line=lambda text: text.partition("\n")[0])
     return environment

@@ -231,6 +231,23 @@ class ReportedFigures(Frozen):
     notes: str | None = None
 
 
+class LoadWindow(Frozen):
+    """One pass at one load, as the client saw it: ``windows.json`` holds a list of them.
+
+    ``busy_window_s`` is how long every slot had a request, ``decode_tok_per_s`` the speed within it; both ``None`` when
+    there were fewer requests than slots. ``client_cpu_share`` near 1 means that the client was the limit.
+    """
+
+    repeat: int
+    wall_s: float
+    busy_window_s: float | None = None
+    decode_tok_per_s: float | None = None
+    output_tok_per_s: float | None = None
+    completion_tokens: int = 0
+    failed: int = 0
+    client_cpu_share: float | None = None
+
+
 class CampaignInfo(Frozen):
     """A target, a workload, a machine, and the runs measured on them."""
 

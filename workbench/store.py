@@ -9,6 +9,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
                         reported.json   ReportedFigures (optional)
                         requests.jsonl[.gz]  one line a request (optional)
                         metrics.{before,after}.prom  the server's counters (optional)
+                        windows.json    list of LoadWindow, one a pass (optional)
                         resolved.json   what the server says it uses (optional)
                         server.log[.gz] a log of this run alone (optional)
 """
@@ -21,16 +22,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
 from workbench.files import read_chunks, replacing
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
-from workbench.spec import CampaignInfo, Drafter, Provenance, ReportedFigures, RunSpec, RunStatus
+from workbench.spec import CampaignInfo, Drafter, LoadWindow, Provenance, ReportedFigures, RunSpec, RunStatus
 
 SERVERS = "_servers"
 _MAX_JSON_BYTES = 64 << 20
+_WINDOWS = TypeAdapter(tuple[LoadWindow, ...])
 _Model = TypeVar("_Model", bound=BaseModel)
 _Read = TypeVar("_Read")
 
@@ -46,6 +48,7 @@ class RunFolder:
     reported: ReportedFigures | None
     resolved: Mapping[str, object] | None
     log: Path | None
+    windows: tuple[LoadWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,7 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
     status = _read_model(folder / "status.json", RunStatus)
     provenance = _read_model(folder / "provenance.json", Provenance)
     reported_file, resolved_file = folder / "reported.json", folder / "resolved.json"
+    windows_file = folder / "windows.json"
     return RunFolder(
         folder,
         spec,
@@ -153,7 +157,15 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
         _usable(lambda: _read_model(reported_file, ReportedFigures), problems) if reported_file.exists() else None,
         _usable(lambda: _read_object(resolved_file), problems) if resolved_file.exists() else None,
         _usable(lambda: _find_log(folder, status), problems),
+        (_usable(lambda: _read_windows(windows_file), problems) or ()) if windows_file.exists() else (),
     )
+
+
+def _read_windows(path: Path) -> tuple[LoadWindow, ...]:
+    try:
+        return _WINDOWS.validate_json(_read_bytes(path))
+    except ValidationError as error:
+        raise RunFolderError(_first_fault(error), where=path) from error
 
 
 def _usable(read: Callable[[], _Read], problems: list[Problem] | None) -> _Read | None:

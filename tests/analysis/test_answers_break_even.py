@@ -77,8 +77,8 @@ def test_kimi_graphs_off_alone_kept_three_runs_under_the_baseline() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        dict.fromkeys(OFF, {"cuda_graph": True}),
-        dict.fromkeys(OFF, {"cuda_graph": None}),
+        {run: {"cuda_graph": True} for run in OFF},
+        {run: {"cuda_graph": None} for run in OFF},
         # An accept length of 3.3 lies above 3.17: then graphs off is not what decides.
         {"custom-v3-n16-nograph": {"accept_length_high": 3.3}},
     ],

@@ -180,7 +180,9 @@ def test_a_server_that_dies_is_given_up_and_nothing_is_lost() -> None:
         result = drive(url, prompts(12), workload())
     said = kinds(result.records)
     assert said[:3] == ["", "", "connection closed"]
-    assert said[3:7] == ["no connection"] * 4
+    # The kernel may still accept a connection for a process that is going.
+    assert set(said[3:7]) <= {"no connection", "connection closed"}
+    assert said[6] == "no connection"
     assert said[7:] == ["not sent"] * 5
     assert result.gave_up
 
@@ -255,18 +257,19 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("stream", [False, True])
 def test_ctrl_c_closes_the_connections(stream: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         code = INTERRUPTED.format(tests=str(TESTS), url=url, stream=stream)
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        server.settimeout(20)
-        connections = [server.accept()[0] for _ in range(2)]
-        for connection in connections:
-            connection.settimeout(10)
-            assert connection.recv(65536).startswith(b"POST /generate")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+            connections = [server.accept()[0] for _ in range(2)]
+            for connection in connections:
+                connection.settimeout(30)
+                assert connection.recv(65536).startswith(b"POST /generate")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
         assert (out, err, process.returncode) == (b"interrupted\n", b"", 0)
         for connection in connections:
-            while connection.recv(65536):
-                pass
-            connection.close()
+            with connection:
+                while connection.recv(65536):
+                    pass

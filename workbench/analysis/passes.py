@@ -150,7 +150,7 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """Every pass of every baseline, and its speed relative to the first pass at the same load.
 
     Passes come from the requests at concurrency 1; otherwise each run is one pass at its own speed and ``repeat`` is
-    missing. ``relative`` is missing where passes of one load have speeds of different bases, or the first has none above 0.
+    missing. ``relative`` is missing where passes of one load have different bases, or the first has no speed above 0.
     """
     timings = timings_by_run(requests)
     rows: list[Row] = []

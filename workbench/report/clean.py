@@ -76,7 +76,7 @@ def _keep_attribute(tag: str, name: str, value: str) -> str | None:
 def finish(fragment: str) -> tuple[Markup, list[Heading], int]:
     """Make a fragment fit for the page around it.
 
-    Headings start at level 2 and have unique ids, wide tables scroll inside their own box, empty header cells (the
+    Headings start at level 2 and have unique ids, wide tables and figures scroll inside their own boxes, empty header cells (the
     corner of a DataFrame) are no headers, a picture without a source becomes text.
 
     Returns
@@ -87,6 +87,8 @@ def finish(fragment: str) -> tuple[Markup, list[Heading], int]:
     headings = _number_headings(soup)
     for number, table in enumerate(soup.find_all("table"), 1):
         _frame_table(soup, table, number)
+    for number, image in enumerate(soup.select("figure.wb-figure > img[src]"), 1):
+        image.wrap(soup.new_tag("div", attrs=_box("picture", f"Figure {number}")))
     without_alt = 0
     for image in soup.find_all("img"):
         if not image.get("src"):
@@ -132,9 +134,12 @@ def _frame_table(soup: BeautifulSoup, table: Tag, number: int) -> None:
     if table.find_parent(attrs={"role": "region"}) is None:
         caption = table.find("caption")
         label = caption.get_text(" ", strip=True) if isinstance(caption, Tag) else f"Table {number}"
-        table.wrap(
-            soup.new_tag("div", attrs={"class": "scroll", "role": "region", "tabindex": "0", "aria-label": label})
-        )
+        table.wrap(soup.new_tag("div", attrs=_box("scroll", label)))
+
+
+def _box(kind: str, label: str) -> dict[str, str]:
+    """Attributes of a box that scrolls sideways by itself, by keyboard too."""
+    return {"class": kind, "role": "region", "tabindex": "0", "aria-label": label}
 
 
 def _described_by_place(image: Tag) -> str:

@@ -38,6 +38,8 @@ def render_page(
     run: NotebookRun,
     title: str | None = None,
     campaign: str | None = None,
+    campaign_title: str | None = None,
+    made_from: str | None = None,
     inputs: Sequence[Path] = (),
     command: Sequence[str] | None = None,
 ) -> Page:
@@ -49,8 +51,10 @@ def render_page(
         The executed notebook; need not exist.
     title
         Defaults to the notebook's first heading.
-    campaign
+    campaign, campaign_title
         Under which name the index lists the page.
+    made_from
+        Fingerprint of everything that the page is made from; see `workbench.reuse`.
     inputs, command
         For the provenance block; see `workbench.provenance.provenance_rows`.
     """
@@ -68,8 +72,10 @@ def render_page(
         answer=contents.answer.sentence,
         headline=contents.headline,
         campaign=campaign,
+        campaign_title=campaign_title,
         notebook=run.notebook.name,
         duration_s=run.duration_s,
+        made_from=made_from,
     )
     html = render_template(
         "report.html.j2",

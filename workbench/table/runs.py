@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from workbench.parse.records import RateDefinition, StartupFacts
 from workbench.sglang_rules import effective_shape
-from workbench.spec import Drafter, Range, ReportedFigures
+from workbench.spec import Drafter, LoadWindow, Range, ReportedFigures
 from workbench.store import RunFolder
 from workbench.table.logs import LogSummary
 from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length
@@ -133,10 +133,25 @@ def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:
         "completion_tokens": sum(tokens) if tokens else None,
         "spec_verify_ct": sum(steps) if steps else None,
         "accept_length_requests": pooled_accept_length(good) if run.spec.spec_decode else None,
-        "output_tok_per_s": output_speed(good, concurrency),
-        "decode_tok_per_s": decode_speed(good, concurrency),
+        "output_tok_per_s": output_speed(good, concurrency) or _output_speed(run.windows),
+        "decode_tok_per_s": decode_speed(good, concurrency) or _decode_speed(run.windows),
         "steps_histogram": add_histograms(h for h in histograms if isinstance(h, list)) if histograms else None,
     }
+
+
+def _output_speed(windows: Sequence[LoadWindow]) -> float | None:
+    """Tokens of all passes over their wall time."""
+    seconds = sum(window.wall_s for window in windows)
+    return sum(window.completion_tokens for window in windows) / seconds if seconds > 0 else None
+
+
+def _decode_speed(windows: Sequence[LoadWindow]) -> float | None:
+    """Speed while all slots were busy, passes weighted by how long that was; ``None`` unless every pass has one."""
+    pairs = [(window.decode_tok_per_s, window.busy_window_s) for window in windows]
+    known = [(speed, seconds) for speed, seconds in pairs if speed is not None and seconds]
+    if not known or len(known) < len(pairs):
+        return None
+    return sum(speed * seconds for speed, seconds in known) / sum(seconds for _, seconds in known)
 
 
 def _reported(reported: ReportedFigures | None, row: Row) -> Row:

@@ -66,7 +66,7 @@ def offline_agrees(runs: pd.DataFrame, offline: pd.DataFrame) -> str | None:
         return None
     gap = pairs["difference"].abs()
     worst = most(pairs.assign(gap=gap), "gap")
-    head = f"agree within {gap.max():.2f}" if gap.max() <= AGREE else f"differ by up to {gap.max():.2f}"
+    head = f"agree within {gap.max():.2f}" if round(gap.max(), 2) <= AGREE else f"differ by up to {gap.max():.2f}"
     middle = f", {gap.median():.2f} in the median" if len(pairs) > 1 else ""
     return (
         f"Offline and served accept length {head} over {count(len(pairs), 'pair')}{middle} (largest: "

@@ -21,13 +21,15 @@ def pays(speedups: pd.DataFrame) -> str:
         return f"Speculation pays{_at_concurrency(wins, 'and')}: {_best(wins)}."
     if (real["speedup"] >= 1).any():
         best = most(real, "speedup")
-        why = "within noise" if best["verdict"] == "noise" else f"no verdict: {best['reason'] or 'too few passes'}"
-        return f"Whether speculation pays is not decided: {_best(real)} ({why})."
+        why = ", within noise" if best["verdict"] == "noise" else f"; no verdict: {best['reason'] or 'too few passes'}"
+        return f"Whether speculation pays is not decided: {_best(real)}{why}."
     beaten = f"nothing beat the baseline{_at_concurrency(real, 'or')}"
     lost = int((real["verdict"] == "loss").sum())
     head = f"Do not enable speculation here: {beaten}" if lost > len(real) / 2 else capital(beaten)
     sure = f"; {lost} of {count(len(real), 'run')} {'loses' if lost == 1 else 'lose'} beyond noise" if lost else ""
-    return f"{head}. {capital(_best(real))}{sure}."
+    best = most(real, "speedup")
+    is_single = not interval_words(best) and str(best["method"] or "").startswith("one figure")
+    return f"{head}. {capital(_best(real))}{' (one figure an arm)' if is_single else ''}{sure}."
 
 
 def _best(real: pd.DataFrame) -> str:
@@ -40,10 +42,10 @@ def _best(real: pd.DataFrame) -> str:
 
 
 def interval_words(row: Row) -> str:
-    """The interval of a speedup and what it is; one figure an arm has none."""
+    """The interval of a speedup and what it is; nothing where there is none."""
     low, high, method = row["low"], row["high"], str(row["method"] or "")
     if low is None or high is None or low == high:
-        return " (one figure an arm)" if method.startswith("one figure") else ""
+        return ""
     if "bootstrap" in method:
         return f" (95 % {span(low, high)})"
     return (
