@@ -20,6 +20,7 @@ INDEX = "index.html"
 SHOWN_PER_GROUP = 12
 LOGS = "Server logs"
 ACROSS = "Across campaigns"
+LEADING = "20_report_campaign.ipynb"  # the page whose answer stands for its campaign
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,25 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pages on one subject, newest first."""
+    """The pages on one subject, newest first. ``lead`` is the newest campaign report, which the others do not repeat."""
 
     name: str
+    title: str | None
     id: str
+    lead: Entry | None
     shown: tuple[Entry, ...]
     older: tuple[Entry, ...]
+
+    def own_answer(self, entry: Entry) -> str | None:
+        """What the entry says, or why it does not, unless the lead says it already."""
+        summary = entry.summary
+        said = self.lead.summary.answer if self.lead else None
+        text = summary.answer or (summary.reason or "").partition("\n")[0]
+        return None if not text or text in (said or "") else text
+
+    def own_day(self, entry: Entry) -> bool:
+        """Whether the entry is of another day than the lead."""
+        return self.lead is None or self.lead.time.date() != entry.time.date()
 
 
 def build_index(reports_dir: Path) -> Path:
@@ -48,6 +62,7 @@ def build_index(reports_dir: Path) -> Path:
     groups = _grouped(entries)
     counts = Counter(str(entry.summary.status) for entry in entries)
     contents = [Heading(2, group.id, group.name) for group in groups]
+    campaigns = {entry.summary.campaign for entry in entries} - {None, ""}
     html = render_template(
         "index.html.j2",
         title="Reports",
@@ -55,6 +70,7 @@ def build_index(reports_dir: Path) -> Path:
         groups=groups,
         problems=problems,
         total=len(entries),
+        campaigns=len(campaigns),
         counts={word: counts[word] for word in ("failed", "partial") if counts[word]},
     )
     path = reports_dir / INDEX
@@ -99,15 +115,22 @@ def _scan(root: Path) -> tuple[set[str], set[str]]:
 
 
 def _grouped(entries: list[Entry]) -> list[Group]:
-    """By campaign: newest day first, campaigns before what belongs to none."""
+    """The reader's own logs, then campaigns, newest day first, then what belongs to none."""
     by_name: dict[str, list[Entry]] = defaultdict(list)
     for entry in sorted(entries, key=_place):
         by_name[_group_name(entry.summary)].append(entry)
-    ordered = sorted(by_name.items(), key=lambda item: (_place(item[1][0])[0], item[0] in (ACROSS, LOGS), item[0]))
-    return [
-        Group(name, f"{slug(name)}-{number}", tuple(members[:SHOWN_PER_GROUP]), tuple(members[SHOWN_PER_GROUP:]))
-        for number, (name, members) in enumerate(ordered, 1)
-    ]
+    ordered = sorted(
+        by_name.items(), key=lambda item: (item[0] != LOGS, item[0] == ACROSS, _place(item[1][0])[0], item[0])
+    )
+    return [_group(name, f"{slug(name)}-{number}", members) for number, (name, members) in enumerate(ordered, 1)]
+
+
+def _group(name: str, identifier: str, members: list[Entry]) -> Group:
+    title = next((entry.summary.campaign_title for entry in members if entry.summary.campaign_title), None)
+    leading = [entry for entry in members if entry.summary.campaign and entry.summary.notebook == LEADING]
+    lead = max(leading, key=lambda entry: entry.time, default=None)
+    others = [entry for entry in members if entry is not lead]
+    return Group(name, title, identifier, lead, tuple(others[:SHOWN_PER_GROUP]), tuple(others[SHOWN_PER_GROUP:]))
 
 
 def _place(entry: Entry) -> tuple[int, str, float, str]:

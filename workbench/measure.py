@@ -163,6 +163,7 @@ def _served(campaign: CampaignSpec, start: Start, log: Path, say: Say) -> Iterat
             ready_timeout_s=READY_TIMEOUT_S[campaign.engine],
             gpus=gpus or None,
             on_phase=lambda phase: say(f"    {phase}"),
+            cwd=project_root(),
         ) as server:
             yield server
 
@@ -180,7 +181,8 @@ def _measure_run(folder: Path, plan: Plan, run: RunSpec, server: Server, prompts
             prompts,
             run.workload,
             repeats=plan.campaign.repeats,
-            stream=True,
+            # One stream needs the time to the first token; many at once would pay for decoding every event.
+            stream=run.workload.max_concurrency == 1,
             log_size=lambda: server.log.stat().st_size if server.log else 0,
             on_record=lambda record: print_line(lines, record.as_json()),
         )

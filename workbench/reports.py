@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.analysis.wording import count
@@ -23,13 +23,32 @@ CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
 )
 
 
+# What a page takes on two cores, for the outlook before it was ever built.
+_USUAL_S = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One page to make: a notebook with its parameters."""
+    """One page to make: a notebook with its parameters, the campaigns it reads, the command that makes it alone."""
 
     notebook: str
     page: str
     parameters: dict[str, object]
+    campaigns: tuple[Campaign, ...]
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job with the place of its executed notebook and the fingerprint of what the page is made from."""
+
+    job: Job
+    output: Path
+    made_from: str | None
+
+    @property
+    def page(self) -> Path:
+        return self.output.with_suffix(".html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +60,38 @@ class Outcome:
     all_ok: bool
 
 
-def plan(campaigns: Sequence[Campaign], notebooks: Sequence[str] | None = None) -> list[Job]:
+def plan(campaigns: Sequence[Campaign], notebooks: Sequence[str] | None = None, *, chosen: bool = False) -> list[Job]:
     """The pages worth making: a notebook is left out where the campaign has nothing for it to show.
 
-    Notebooks that are asked for by name are made for every campaign, whatever it holds.
+    Notebooks that are asked for by name are made for every campaign, whatever it holds. ``chosen`` says that these
+    are not all campaigns there are: the tour is left out then, and the comparison is named after them.
     """
     named = {_reference(campaign): campaign for campaign in campaigns}
     jobs = [
-        Job(notebook, f"{name}-{_short(notebook)}", {"campaign": name})
+        _job(notebook, name, campaign)
         for name, campaign in named.items()
-        for notebook in (_fitting(campaign) if notebooks is None else NOTEBOOKS[:4])
+        for notebook in (_fitting(campaign) if notebooks is None else (*NOTEBOOKS[:4], EXPLORE))
     ]
     if len(named) > 1 or (named and notebooks is not None):
-        jobs.append(Job(COMPARE, _short(COMPARE), {"campaigns": list(named)}))
-    if named:
+        jobs.append(_comparison(named, chosen=chosen))
+    if named and notebooks is None and not chosen:
         shown = next((name for name, campaign in named.items() if campaign.runs), next(iter(named)))
-        jobs.append(Job(EXPLORE, _short(EXPLORE), {"campaign": shown}))
+        jobs.append(_job(EXPLORE, shown, named[shown]))
     return _with_own_pages([job for job in jobs if notebooks is None or job.notebook in notebooks])
+
+
+def _job(notebook: str, name: str, campaign: Campaign) -> Job:
+    short = _short(notebook)
+    command = ("workbench", "report", "--campaign", name, "--notebook", short)
+    return Job(notebook, f"{name}-{short}", {"campaign": name}, (campaign,), command)
+
+
+def _comparison(named: Mapping[str, Campaign], *, chosen: bool) -> Job:
+    short = _short(COMPARE)
+    options = [word for name in named for word in ("--campaign", name)] if chosen else []
+    page = "-".join([short, *named]) if chosen else short
+    command = ("workbench", "report", *options, "--notebook", short)
+    return Job(COMPARE, page, {"campaigns": list(named)}, tuple(named.values()), command)
 
 
 def _short(notebook: str) -> str:
@@ -74,7 +108,7 @@ def _with_own_pages(jobs: Sequence[Job]) -> list[Job]:
             number += 1
             page = f"{slug(job.page)}-{number}"
         taken.add(page.lower())
-        named.append(Job(job.notebook, page, job.parameters))
+        named.append(replace(job, page=page))
     return named
 
 
@@ -96,16 +130,22 @@ def _reference(campaign: Campaign) -> str:
     return next((name for name, folder in campaign_folders().items() if folder == campaign.path), campaign.info.name)
 
 
-def list_campaigns() -> list[str]:
-    """A line a campaign: its name, what can be read of it, and which notebooks fit."""
-    lines = []
-    for name, folder in campaign_folders().items():
-        try:
-            campaign = read_campaign(folder)
-        except InputError as error:
-            lines.append(f"{name}: {error}")
-            continue
-        lines.append(f"{name}: {count(len(campaign.runs), 'run')}, {', '.join(_fitting(campaign))}")
+def list_pages(*, campaigns: Sequence[str] | None = None, notebooks: Sequence[str] | None = None) -> list[str]:
+    """What cannot be read, then a line a campaign: its name, its runs, its pages; then the pages on several.
+
+    Raises
+    ------
+    SpecError
+        For a campaign or notebook that does not exist.
+    """
+    read, lines = _read(campaigns)
+    pages: dict[tuple[Path, ...], list[str]] = {(campaign.path,): [] for campaign in read}
+    for job in plan(read, _known_notebooks(notebooks), chosen=bool(campaigns)):
+        pages.setdefault(tuple(campaign.path for campaign in job.campaigns), []).append(job.page)
+    for campaign in read:
+        runs = count(len(campaign.runs), "run")
+        lines.append(f"{_reference(campaign)}: {runs}; {', '.join(pages.pop((campaign.path,))) or 'no page'}")
+    lines += [f"several campaigns: {', '.join(names)}" for names in pages.values()]
     return lines or [_no_campaign()]
 
 
@@ -119,8 +159,11 @@ def build(
     notebooks: Sequence[str] | None,
     workers: int,
     say: Callable[[str], None],
+    force: bool = False,
 ) -> Outcome:
     """Make the pages of the named campaigns (all by default) and the index; one that fails never stops the others.
+
+    A page is kept when it was whole and nothing that it is made from has changed, unless ``force`` is given.
 
     Raises
     ------
@@ -128,35 +171,84 @@ def build(
         For a campaign or notebook that does not exist.
     """
     from workbench.index import build_index
-    from workbench.notebook import NotebookJob, run_notebooks
-    from workbench.report import render_page
+    from workbench.reuse import is_unchanged
 
     wanted = _known_notebooks(notebooks)
     read, faults = _read(campaigns)
     for fault in faults:
         say(f"left out: {fault}")
-    # Resolved, because the runs that come back name their outputs so.
-    todo = {(reports_dir() / f"{job.page}.ipynb").resolve(): job for job in plan(read, wanted)}
-    runs = run_notebooks(
-        [
-            NotebookJob(notebooks_dir() / f"{job.notebook}.ipynb", output, job.parameters)
-            for output, job in todo.items()
-        ],
-        workers=workers,
-    )
-    bad = 0
-    for done, run in enumerate(runs, 1):
-        campaign = todo[run.output].parameters.get("campaign")
-        page = render_page(
-            run.output, run.output.with_suffix(".html"), run=run, campaign=None if campaign is None else str(campaign)
-        )
-        bad += page.summary.status != "ok"
-        took = "" if run.duration_s is None else f" ({run.duration_s:.1f} s)"
-        say(f"[{done}/{len(todo)}] {page.summary.status} {page.path.name}{took}")
+    pages = _placed(plan(read, wanted, chosen=bool(campaigns)))
+    kept = [] if force else [page for page in pages if is_unchanged(page.page, page.made_from)]
+    todo = [page for page in pages if page not in kept]
+    if pages:
+        say(_outlook(todo, len(kept), workers))
+    for page in kept:
+        say(f"unchanged {page.page.name}")
+    bad = _make(todo, workers, say) if todo else 0
     index = build_index(reports_dir())
-    trouble = f", {bad} of them with trouble" if bad else ""
-    made = f"{count(len(todo), 'page')}{trouble}" if todo or faults else _no_campaign()
+    made = _made(pages, kept, bad) if pages or faults else _no_campaign()
     return Outcome(f"{made}. Open:", index, not bad and not faults)
+
+
+def _placed(jobs: Sequence[Job]) -> list[Planned]:
+    from workbench.reuse import fingerprints
+
+    made_from = fingerprints(
+        (notebooks_dir() / f"{job.notebook}.ipynb", job.parameters, [campaign.path for campaign in job.campaigns])
+        for job in jobs
+    )
+    # Resolved, because the runs that come back name their outputs so.
+    folder = reports_dir().resolve()
+    return [Planned(job, folder / f"{job.page}.ipynb", key) for job, key in zip(jobs, made_from, strict=True)]
+
+
+def _outlook(todo: Sequence[Planned], kept: int, workers: int) -> str:
+    """``12 pages to build, 2 at a time, about 2 minutes; 3 unchanged``, going by what each took the last time."""
+    from workbench.reuse import last_summary
+
+    unchanged = f"{kept} unchanged"
+    if not todo:
+        return f"nothing to build, {unchanged}"
+    earlier = [summary.duration_s if (summary := last_summary(page.page)) else None for page in todo]
+    minutes = round(sum(_USUAL_S if took is None else took for took in earlier) / min(workers, len(todo)) / 60)
+    takes = f"about {minutes} minutes" if minutes > 1 else "about a minute" if minutes else "less than a minute"
+    at_a_time = f", {min(workers, len(todo))} at a time" if len(todo) > 1 else ""
+    return f"{count(len(todo), 'page')} to build{at_a_time}, {takes}; {unchanged}"
+
+
+def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> int:
+    """Build the pages, a line each as they are done; how many of them are not whole."""
+    from workbench.notebook import NotebookJob, run_notebooks
+    from workbench.report import render_page
+
+    planned = {page.output: page for page in todo}
+    jobs = [
+        NotebookJob(notebooks_dir() / f"{page.job.notebook}.ipynb", page.output, page.job.parameters) for page in todo
+    ]
+    bad = 0
+    for done, run in enumerate(run_notebooks(jobs, workers=workers), 1):
+        page = planned[run.output]
+        named = page.job.parameters.get("campaign")
+        made = render_page(
+            run.output,
+            page.page,
+            run=run,
+            campaign=None if named is None else str(named),
+            campaign_title=None if named is None else page.job.campaigns[0].info.title,
+            made_from=page.made_from,
+            inputs=[campaign.path for campaign in page.job.campaigns],
+            command=page.job.command,
+        )
+        bad += made.summary.status != "ok"
+        took = "" if run.duration_s is None else f" ({run.duration_s:.1f} s)"
+        say(f"[{done}/{len(todo)}] {made.summary.status} {made.path.name}{took}")
+    return bad
+
+
+def _made(pages: Sequence[Planned], kept: Sequence[Planned], bad: int) -> str:
+    unchanged = f", {len(kept)} of them unchanged" if kept else ""
+    trouble = f", {bad} of them with trouble" if bad else ""
+    return f"{count(len(pages), 'page')}{unchanged}{trouble}"
 
 
 def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
@@ -167,7 +259,7 @@ def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
         try:
             read.append(read_campaign(folder))
         except InputError as error:
-            faults.append(str(error))
+            faults.append(f"{folder.name}: {error}")
     return read, faults
 
 

@@ -396,17 +396,19 @@ def _set(content: dict[str, Any], setting: str) -> None:
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "repeats=3"')
-    *parents, last = key.strip().split(".")
-    inner: Any = content
-    for part in parents:
-        inner = inner[int(part)] if isinstance(inner, list) and part.isdigit() else inner.setdefault(part, {})
-        if not isinstance(inner, dict | list):
-            raise SpecError(f"{key!r} leads through a single value", where="--set")
     try:
         plain = yaml.safe_load(value)
+        _put(content, key.strip().split("."), plain)
     except yaml.YAMLError as error:
         raise SpecError(f"{value!r} is no value ({' '.join(str(error).split())})", where=f"--set {key}") from error
-    if isinstance(inner, list):
-        inner[int(last)] = plain
+    except (IndexError, ValueError, TypeError, AttributeError) as error:
+        raise SpecError(f"{key!r} leads nowhere in the file", where=f"--set {setting}") from error
+
+
+def _put(content: Any, path: Sequence[str], value: object) -> None:
+    for part in path[:-1]:
+        content = content[int(part)] if isinstance(content, list) else content.setdefault(part, {})
+    if isinstance(content, list):
+        content[int(path[-1])] = value
     else:
-        inner[last] = plain
+        content[path[-1]] = value

@@ -83,17 +83,19 @@ def by_concurrency(speedups: pd.DataFrame) -> str | None:
 
 def undecided(speedups: pd.DataFrame, most_lines: int = 3) -> list[str]:
     """Which runs have no verdict, and why; runs of one reason in one sentence."""
-    open_runs = speedups[speedups["verdict"] == "not decidable"]
-    said: dict[str, list[str]] = {}
-    for run in records(open_runs):
-        said.setdefault(str(run["reason"] or "no reason stated"), []).append(run_name(run, speedups))
-    lines = [f"Not decided: {'; '.join(_few(names))} ({reason})." for reason, names in said.items()]
-    more = len(lines) - most_lines
-    return [*lines[:most_lines], f"{count(more, 'more reason')} in the table of speedups."] if more > 0 else lines
+    by_reason: dict[str, list[Row]] = {}
+    for run in records(speedups[speedups["verdict"] == "not decidable"]):
+        by_reason.setdefault(str(run["reason"] or "no reason stated"), []).append(run)
+    shown = list(by_reason.items())[:most_lines]
+    lines = [f"Not decided: {'; '.join(_names(same, speedups))} ({reason})." for reason, same in shown]
+    more = len(by_reason) - len(shown)
+    return [*lines, f"{count(more, 'more reason')} in the table of speedups."] if more > 0 else lines
 
 
-def _few(names: list[str], most_names: int = 4) -> list[str]:
-    return [*names[:most_names], f"{len(names) - most_names:,} more"] if len(names) > most_names + 1 else names
+def _names(rows: list[Row], among: pd.DataFrame, most_names: int = 4) -> list[str]:
+    named = rows if len(rows) == most_names + 1 else rows[:most_names]
+    more = len(rows) - len(named)
+    return [*(run_name(run, among) for run in named), *([f"{more:,} more"] if more else [])]
 
 
 def timing_noise(speedups: pd.DataFrame, runs: pd.DataFrame, drift: pd.DataFrame) -> str | None:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.words import count
-from workbench.analysis.wording import number, span
+from workbench.analysis.wording import number
 from workbench.parse.records import EventKind, RateDefinition
 
 _COLUMNS = ("name", "value", "text", "unit", "source")
@@ -95,13 +95,13 @@ def _speeds(log: Reading, whose: str) -> Iterator[_Row]:
 def _against(case: Case) -> Iterator[_Row]:
     for item in case.level_speeds:
         at = f"at {item.level} running"
-        source = "both logs" if item.is_decidable else "both logs; not decidable"
-        yield f"speedup as a client sees it {at}", item.client, f"{item.client:.2f}", "x", source
-        yield f"speedup by median line {at}", item.median, f"{item.median:.2f}", "x", source
+        open_point = "" if item.is_decidable else "; not decidable"
         length = case.log.accept_length_at(item.level)
-        if length is not None and item.is_decidable:
-            ends = sorted((length / item.client, length / item.median))
-            yield f"break-even accept length {at}", sum(ends) / 2, span(*ends), "tokens/step", "accept length / speedup"
+        for how, speedup in (("over the whole log (estimate)", item.whole_log), ("by median line", item.median)):
+            yield f"speedup {how} {at}", speedup, f"{speedup:.2f}", "x", f"both logs{open_point}"
+            if length is not None:
+                needed, source = length / speedup, f"accept length / speedup{open_point}"
+                yield f"break-even accept length {how} {at}", needed, f"{needed:.2f}", "tokens/step", source
 
 
 def _reading(log: Reading) -> Iterator[_Row]:
@@ -126,6 +126,8 @@ def not_known(case: Case, *, has_draft_checks: bool) -> tuple[str, ...]:
 
 def _open_points(log: Reading) -> Iterator[str]:
     facts = log.facts
+    if log.is_no_server_log:
+        return
     if log.is_vllm:
         yield "flags, graphs and draft class: a vLLM log's metrics lines do not state them"
         return

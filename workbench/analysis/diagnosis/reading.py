@@ -37,6 +37,11 @@ class Reading:
     def is_vllm(self) -> bool:
         return self.log.kind is LogKind.VLLM
 
+    @property
+    def is_no_server_log(self) -> bool:
+        """A text in which no line is one of SGLang's or vLLM's."""
+        return self.log.kind is LogKind.UNKNOWN and not len(self.windows) and not self.facts.server_args
+
     def arg(self, name: str) -> object:
         """A server argument, ``None`` when unset or not known."""
         return self.facts.server_args.get(name)

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from workbench.analysis.diagnosis.baseline_command import baseline_command
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.speeds import LevelSpeed
-from workbench.analysis.diagnosis.words import at_loads, count, shell_word
+from workbench.analysis.diagnosis.words import at_loads, count
 from workbench.analysis.wording import number, one_of
-
-_COPIED_FLAGS = (
-    "tp_size",
-    "dp_size",
-    "dtype",
-    "quantization",
-    "kv_cache_dtype",
-    "context_length",
-    "mem_fraction_static",
-    "max_running_requests",
-    "attention_backend",
-    "page_size",
-    "cuda_graph_max_bs",
-    "cuda_graph_max_bs_decode",
-    "decode_log_interval",
-)
-_COPIED_SWITCHES = ("trust_remote_code", "enable_dp_attention", "disable_radix_cache", "disable_custom_all_reduce")
-_DEFAULT_ONE = ("tp_size", "dp_size", "page_size")
-
 
 def does_it_pay(case: Case) -> Iterator[Finding]:
     """Speedup and break-even accept length at the loads that both logs hold."""
@@ -65,11 +47,11 @@ def _no_common_load(log: Reading, base: Reading) -> Finding:
 
 
 def _outcome(speeds: Sequence[LevelSpeed]) -> str:
-    """``Speculation pays at 1 running request (1.50x) and does not pay at 32 running requests (0.63x)``."""
+    """``Speculation pays at 1 running request (1.50x) and loses at 32 running requests (0.63x)``, each load by itself."""
     groups = (
         ("pays", [item for item in speeds if item.wins]),
-        ("does not pay", [item for item in speeds if item.loses]),
-        ("cannot be judged from these logs", [item for item in speeds if not item.is_decidable]),
+        ("loses", [item for item in speeds if item.loses]),
+        ("is not decidable from these two logs", [item for item in speeds if not item.is_decidable]),
     )
     parts = [f"{verb} {_at_loads(chosen)}" for verb, chosen in groups if chosen]
     if all(not item.is_decidable for item in speeds):
@@ -78,7 +60,11 @@ def _outcome(speeds: Sequence[LevelSpeed]) -> str:
 
 
 def _at_loads(speeds: Sequence[LevelSpeed]) -> str:
-    return f"{at_loads([item.level for item in speeds])} ({', '.join(item.span for item in speeds)})"
+    """``at 1 and 8 running requests (1.07x over the whole log, 1.03x by the median line; 0.48x, 0.97x)``."""
+    # The first pair names the two estimates; where it reads as one figure, each later one has to name them.
+    named = speeds[0].both != speeds[0].pair
+    said = [speeds[0].both, *(item.pair if named else item.both for item in speeds[1:])]
+    return f"{at_loads([item.level for item in speeds])} ({'; '.join(said)})"
 
 
 def _needed(case: Case, loses: list[LevelSpeed]) -> str:
@@ -86,8 +72,9 @@ def _needed(case: Case, loses: list[LevelSpeed]) -> str:
     length = case.log.accept_length_at(loses[-1].level) if loses else None
     if length is None:
         return ""
-    where = "" if len(loses) == 1 else f" {at_loads([loses[-1].level])}"
-    return f": accept length is {length:.2f}{where} and break-even {loses[-1].break_even(length)}"
+    is_only_load = len(loses) == len(case.level_speeds) == 1
+    where = ": " if is_only_load else f"; {at_loads([loses[-1].level])} "
+    return f"{where}accept length is {length:.2f} and break-even {loses[-1].break_even(length)}"
 
 
 def _level_evidence(case: Case, base: Reading, item: LevelSpeed) -> str:
@@ -97,7 +84,7 @@ def _level_evidence(case: Case, base: Reading, item: LevelSpeed) -> str:
     text = f"{item.level} running: {item.reason.split('; ')[0] if item.is_decidable else item.reason}"
     if here is not None and there is not None:
         text += f"; median line {number(here)} against {number(there)} tok/s"
-    if length is None or not item.is_decidable:
+    if length is None:
         return text
     return f"{text}; break-even accept length {item.break_even(length)}, reached {length:.2f}"
 
@@ -143,17 +130,3 @@ def no_baseline(case: Case) -> Iterator[Finding]:
         f"it does where the plain server is slower than {limits}",
     )
 
-
-def baseline_command(log: Reading) -> str:
-    """The start command of the matching plain server, as far as the log states it."""
-    if log.is_vllm:
-        return "the same command without --speculative-config"
-    if log.arg("model_path") is None:
-        return "the same command without the --speculative-* flags (and with the same --max-running-requests)"
-    words = ["python -m sglang.launch_server --model-path", shell_word(log.arg("model_path"))]
-    for name in _COPIED_FLAGS:
-        value = log.running_limit if name == "max_running_requests" else log.arg(name)
-        if value not in (None, "auto") and not (name in _DEFAULT_ONE and value == 1):
-            words.append(f"--{name.replace('_', '-')} {shell_word(value)}")
-    words += [f"--{name.replace('_', '-')}" for name in _COPIED_SWITCHES if log.arg(name) is True]
-    return f"`{' '.join(words)}`"

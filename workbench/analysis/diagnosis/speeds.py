@@ -7,23 +7,32 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.analysis.speedup import log_speed_df
-from workbench.analysis.wording import span
+from workbench.analysis.log_speed import both_speedups, log_speed_df
 
 
 @dataclass(frozen=True, slots=True)
 class LevelSpeed:
-    """Both logs at one load: speedups as a client sees them and by median line, and what the two allow to say."""
+    """Both logs at one load: two estimates of the speedup, and what the two allow to say.
+
+    ``whole_log`` counts all the time at that load, which comes near what a client sees (within about 20 %).
+    """
 
     level: int
-    client: float
+    whole_log: float
     median: float
     verdict: str
     reason: str
 
     @property
-    def span(self) -> str:
-        return f"{span(*sorted((self.client, self.median)))}x"
+    def both(self) -> str:
+        """Both estimates with their names."""
+        return both_speedups(self.whole_log, self.median)
+
+    @property
+    def pair(self) -> str:
+        """Both estimates where the sentence has named them, the whole log's first."""
+        first, second = f"{self.whole_log:.2f}x", f"{self.median:.2f}x"
+        return first if first == second else f"{first}, {second}"
 
     @property
     def wins(self) -> bool:
@@ -38,8 +47,9 @@ class LevelSpeed:
         return self.wins or self.loses
 
     def break_even(self, accept_length: float) -> str:
-        """Accept length at which both servers are equally fast: accept length / speedup."""
-        return span(*sorted((accept_length / self.client, accept_length / self.median)))
+        """Accept length at which both servers are equally fast, accept length / speedup, by each estimate."""
+        first, second = (f"{accept_length / speedup:.2f}" for speedup in (self.whole_log, self.median))
+        return first if first == second else f"{first} over the whole log, {second} by the median line"
 
 
 def level_speeds(windows: pd.DataFrame, base_windows: pd.DataFrame) -> Iterator[LevelSpeed]:

@@ -1,0 +1,164 @@
+"""Campaign files and their expansion; expected starts are worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.errors import SpecError
+from workbench.sweep import CampaignSpec, Plan, expand, find_campaign, parse_campaign, read_campaign_file
+
+CAMPAIGNS = Path(__file__).parents[1] / "data" / "campaigns"
+SMALL = """
+name: small
+title: Small
+target: {name: t, model_path: /models/t}
+drafters:
+  - {name: d, model_path: /models/d}
+workload: {prompt_set: mixed, num_prompts: 4, max_new_tokens: 8}
+sweep:
+  - speculative_num_steps: 3
+"""
+
+
+def plan(text: str = SMALL, **changes: object) -> Plan:
+    content = yaml.safe_load(text)
+    content.update(changes)
+    return expand(parse_campaign(yaml.safe_dump(content), name="small.yaml"))
+
+
+def servers(planned: Plan) -> list[str]:
+    return [start.server_id for start in planned.starts]
+
+
+def test_a_baseline_stands_before_and_after_the_candidates() -> None:
+    planned = plan()
+    assert servers(planned) == ["baseline-default", "eagle3-d-s3-k1-n4", "baseline-default-again"]
+    assert [start.role for start in planned.starts] == ["baseline", "speculative", "baseline"]
+
+
+def test_loads_share_a_start() -> None:
+    planned = plan(max_concurrency=[1, 8])
+    assert [run.workload.max_concurrency for run in planned.starts[1].runs] == [1, 8]
+    assert len({run.server_id for run in planned.starts[1].runs}) == 1
+
+
+def test_the_same_point_in_two_blocks_is_one_start_with_the_loads_of_both() -> None:
+    sweep = [
+        {"speculative_num_steps": 3, "max_concurrency": [1, 4]},
+        {"speculative_num_steps": 3, "max_concurrency": [4, 2]},
+    ]
+    planned = plan(sweep=sweep)
+    assert [run.workload.max_concurrency for run in planned.starts[1].runs] == [1, 4, 2]
+    assert planned.merged == ()
+
+
+def test_draft_tokens_16_and_5_at_topk_1_are_the_same_to_the_server() -> None:
+    planned = plan(sweep=[{"speculative_num_steps": 3, "speculative_num_draft_tokens": [16, 5]}])
+    assert servers(planned) == ["baseline-default", "eagle3-d-s3-k1-n4", "baseline-default-again"]
+    assert [point.point for point in planned.merged] == ["eagle3-d-s3-k1-n5"]
+
+
+def test_a_tree_larger_than_its_pool_is_refused_with_the_rule() -> None:
+    # topk + (steps - 1) * topk^2 = 2 + 1 * 4 = 6 drafts; 8 draft tokens need 7.
+    block = {"speculative_num_steps": 2, "speculative_eagle_topk": 2, "speculative_num_draft_tokens": [7, 8]}
+    planned = plan(sweep=[block])
+    assert servers(planned)[1:-1] == ["eagle3-d-s2-k2-n7"]
+    assert "6 drafts" in planned.refused[0].why
+
+
+def test_every_server_setting_has_its_own_baseline() -> None:
+    planned = plan(server={"cuda_graph": True}, sweep=[{"speculative_num_steps": 3, "cuda_graph": [True, False]}])
+    assert servers(planned) == [
+        "baseline-default",
+        "eagle3-d-s3-k1-n4",
+        "baseline-default-again",
+        "baseline-nograph",
+        "eagle3-d-s3-k1-n4-nograph",
+        "baseline-nograph-again",
+    ]
+    groups = {start.server_id: start.runs[0].baseline_group for start in planned.starts}
+    assert groups["eagle3-d-s3-k1-n4-nograph"] == groups["baseline-nograph"] == "nograph"
+
+
+def test_run_ids_are_readable_and_end_in_the_content_hash() -> None:
+    run = plan().starts[1].runs[0]
+    assert run.run_id == f"eagle3-d-s3-k1-n4-c1-{run.content_hash()}"
+
+
+def test_gpu_hours() -> None:
+    # 3 starts of 60 s; each run: (1 repeat + 1 warm-up) x 4 prompts x 8 tokens / 2 tok/s = 32 s; on 8 GPUs.
+    planned = plan(expected_tok_per_s=2, expected_start_s=60, server={"tp_size": 8})
+    assert planned.gpu_hours == pytest.approx(3 * (60 + 32) * 8 / 3600)
+    assert plan().gpu_hours is None
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "said"),
+    [
+        ("workload: {prompt_set: mixed, num_prompts", "workload: {prompt_set: mixed, num_promts", "num_prompts"),
+        ("title: Small", "titel: Small", "title"),
+        ("speculative_num_steps: 3", "speculative_steps: 3", "speculative_num_steps"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_its_line_and_the_nearest(change: str, line: str, said: str) -> None:
+    text = SMALL.replace(change, line)
+    number = next(n for n, content in enumerate(text.splitlines(), 1) if line in content)
+    with pytest.raises(SpecError) as caught:
+        parse_campaign(text, name="c.yaml")
+    assert str(caught.value).startswith(f"c.yaml:{number}: ")
+    assert f"did you mean {said!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "name: x", "- 1", "name: *x", "\x00", "a: !!python/object:x {}"])
+def test_what_is_no_campaign_is_a_spec_error(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_campaign(text, name="c.yaml")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_campaign_or_a_spec_error(text: str) -> None:
+    try:
+        assert isinstance(parse_campaign(text, name="c.yaml"), CampaignSpec)
+    except SpecError as error:
+        assert error.where is not None and error.where.startswith("c.yaml")
+
+
+@given(
+    steps=st.lists(st.integers(1, 8), min_size=1, max_size=3, unique=True),
+    topk=st.integers(1, 4),
+    tokens=st.none() | st.integers(2, 20),
+)
+def test_a_campaign_survives_its_own_json(steps: list[int], topk: int, tokens: int | None) -> None:
+    block = {"speculative_num_steps": steps, "speculative_eagle_topk": topk, "speculative_num_draft_tokens": tokens}
+    planned = plan(sweep=[block])
+    again = CampaignSpec.model_validate_json(planned.campaign.model_dump_json())
+    assert servers(expand(again)) == servers(planned)
+    assert len(planned.starts) + len(planned.merged) + len(planned.refused) >= len(steps)
+
+
+def test_an_unknown_drafter_is_refused() -> None:
+    with pytest.raises(SpecError, match="no drafter 'e'"):
+        plan(sweep=[{"drafter": "e", "speculative_num_steps": 3}])
+
+
+def test_settings_change_the_file() -> None:
+    campaign = find_campaign("quickstart", ["workload.num_prompts=2", "drafters.0.model_path=/x", "repeats=7"])
+    assert (campaign.workload.num_prompts, campaign.drafters[0].model_path, campaign.repeats) == (2, "/x", 7)
+    for wrong in ("repeats", "repeats.x=1", "drafters.9.name=x", "repeats=no"):
+        with pytest.raises(SpecError):
+            find_campaign("quickstart", [wrong])
+    with pytest.raises(SpecError, match="quickstart"):
+        find_campaign("quikstart")
+
+
+def test_the_shipped_campaigns() -> None:
+    counts = {path.stem: len(expand(read_campaign_file(path)).starts) for path in CAMPAIGNS.glob("*.yaml")}
+    assert counts.keys() == {"quickstart", "h200_smollm2", "kimi_k25_8gpu"}
+    assert counts["quickstart"] == 3
+    assert counts["kimi_k25_8gpu"] <= 40
+    assert "eagle3-custom-v3-s3-k1-n4" in servers(expand(read_campaign_file(CAMPAIGNS / "kimi_k25_8gpu.yaml")))
