@@ -19,7 +19,8 @@ test: $(VENV)/.dev
 # What CI runs.
 check: lint test
 
-lint: $(VENV)/.dev
+# Types are checked against torch, so the linter needs the embedded engine's packages too.
+lint: $(VENV)/.dev $(VENV)/.engine
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -58,7 +59,8 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q -e .
 	@touch $@
 
-$(VENV)/.engine: $(VENV)/.base
+$(VENV)/.engine: pyproject.toml | $(VENV)/.base
+	@echo "installing the embedded engine's packages into $(VENV) ($(strip $(TORCH)))"
 	$(BIN)/python -m pip install -q '$(strip $(TORCH))'
 	$(BIN)/python -m pip install -q -e '.[reference]'
 	@touch $@

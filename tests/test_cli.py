@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,17 +23,20 @@ from workbench.paths import ROOT_ENV
 COMMANDS = ("diagnose", "parse", "report", "check", "doctor")
 SERVERS = RECORDED / "h200_smollm2" / "_servers"
 WORKBENCH = [sys.executable, "-m", "workbench"]
+# As on most machines: what is buffered when a reader goes is half of what can go wrong.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def command(*arguments: str, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """The command in a process of its own."""
-    return subprocess.run([*WORKBENCH, *arguments], input=data, capture_output=True, timeout=60, check=False)
+    call = [*WORKBENCH, *arguments]
+    return subprocess.run(call, input=data, capture_output=True, env=BUFFERED, timeout=60, check=False)
 
 
 def shell(script: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """A pipeline in which ``$W`` is the command and ``$1`` the first argument; fails where any part of it fails."""
     call = ["bash", "-o", "pipefail", "-c", f'W="{sys.executable} -m workbench"; {script}', "bash", *arguments]
-    return subprocess.run(call, capture_output=True, timeout=60, check=False)
+    return subprocess.run(call, capture_output=True, env=BUFFERED, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -338,7 +342,9 @@ def test_report_lists_what_there_is_and_what_cannot_be_read(project: Path, capsy
     empty, _, mine = capsys.readouterr().out.splitlines()
     assert empty.startswith("empty: ")
     assert "so this is no campaign folder" in empty
-    assert mine.startswith("mine: 1 run")
+    assert mine == "mine: 1 run; mine-report_campaign, mine-report_throughput, mine-explore"
+    assert main(["report", "--list", "--campaign", "mine"]) == 0
+    assert capsys.readouterr().out == "mine: 1 run; mine-report_campaign, mine-report_throughput\n"
 
 
 @pytest.mark.parametrize(("all_ok", "code"), [(True, 0), (False, 1)])
@@ -352,8 +358,10 @@ def test_report_passes_on_what_was_asked_and_exits_by_the_outcome(
         return reports.Outcome("2 pages. Open:", Path("reports/index.html"), all_ok)
 
     monkeypatch.setattr(reports, "build", build)
-    assert main(["report", "--campaign", "a", "--campaign", "b", "--notebook", "n", "--workers", "3"]) == code
-    assert (asked["campaigns"], asked["notebooks"], asked["workers"]) == (["a", "b"], ["n"], 3)
+    assert (
+        main(["report", "--campaign", "a", "--campaign", "b", "--notebook", "n", "--workers", "3", "--force"]) == code
+    )
+    assert (asked["campaigns"], asked["notebooks"], asked["workers"], asked["force"]) == (["a", "b"], ["n"], 3, True)
     assert capsys.readouterr().out == "2 pages. Open:\nreports/index.html\n"
 
 

@@ -39,9 +39,9 @@ def test_groups_and_order(tmp_path: Path) -> None:
     add(tmp_path, "log", kind="diagnosis")
     add(tmp_path, "undated", campaign="gamma", finished_at="no time")
     soup = index(tmp_path)
-    assert texts(soup, "main h2") == ["beta", "Across campaigns", "Server logs", "alpha", "gamma"]
-    assert texts(soup, "main section:first-of-type .entry a") == ["b-first", "b-later", "old"]
-    assert texts(soup, "header .meta") == ["7 pages on 5 subjects"]
+    assert texts(soup, "main h2") == ["Server logs", "beta", "alpha", "gamma", "Across campaigns"]
+    assert texts(soup, "main section:nth-of-type(2) .entry a") == ["b-first", "b-later", "old"]
+    assert texts(soup, "header .meta") == ["7 pages, 3 campaigns"]
     links = [str(a["href"])[1:] for a in soup.select("nav a")]
     assert links and all(soup.find(id=link) for link in links)
 
@@ -50,7 +50,7 @@ def test_entry_shows_answer_numbers_and_state(tmp_path: Path) -> None:
     add(tmp_path, "p", answer="It pays.", headline={"speedup": 1.25, "runs": 3}, status="partial", reason="x")
     add(tmp_path, "f", status="failed", reason="KeyError: 'a'\nmore", campaign="c")
     soup = index(tmp_path)
-    across, failed = soup.select(".pages > li")[::-1]
+    failed, across = soup.select(".pages > li")
     assert [" ".join(p.get_text().split()) for p in across.select("p")] == [
         "p Partial",
         "It pays.",
@@ -58,7 +58,50 @@ def test_entry_shows_answer_numbers_and_state(tmp_path: Path) -> None:
         "3 November 2026, 10:00 UTC",
     ]
     assert [" ".join(p.get_text().split()) for p in failed.select("p")][:2] == ["f Failed", "KeyError: 'a'"]
-    assert texts(soup, "header .meta") == ["2 pages on 2 subjects, 1 failed, 1 partial"]
+    assert texts(soup, "header .meta") == ["2 pages, 1 campaign, 1 failed, 1 partial"]
+
+
+def test_a_campaign_says_its_answer_once(tmp_path: Path) -> None:
+    lead: dict[str, object] = {
+        "answer": "Wrong flag. It does not pay.",
+        "headline": {"best": "0.9x"},
+        "notebook": "20_report_campaign.ipynb",
+    }
+    pages: dict[str, dict[str, object]] = {
+        "Campaign report": lead,
+        "Earlier report": {**lead, "answer": "Older.", "finished_at": "2026-11-02T10:00:00+00:00"},
+        "Training": {"answer": "More data helps.", "headline": {"best": "0.9x"}, "notebook": "22.ipynb"},
+        "Throughput": {"answer": "It does not pay.", "headline": {"best": "0.9x"}, "notebook": "23.ipynb"},
+        "Broken": {"status": "failed", "reason": "KeyError: 'a'\nmore", "notebook": "24.ipynb"},
+    }
+    for name, more in pages.items():
+        add(tmp_path, name, campaign="kimi", campaign_title="Kimi on <8> GPUs", **more)
+    soup = index(tmp_path)
+    assert texts(soup, "main h2") == ["kimi Kimi on <8> GPUs"]
+    assert texts(soup, "nav a") == ["kimi"]
+    assert texts(soup, ".leading p") == [
+        *("Campaign report", "Wrong flag. It does not pay.", "best 0.9x", "3 November 2026, 10:00 UTC"),
+    ]
+    assert texts(soup, ".pages > li") == [
+        *("Training More data helps.", "Throughput", "Broken Failed KeyError: 'a'"),
+        "Earlier report Older.2 November 2026, 10:00 UTC",  # two paragraphs
+    ]
+
+
+def test_badges_only_for_what_a_reader_must_know(tmp_path: Path) -> None:
+    add(tmp_path, "whole", campaign="c")
+    for name, fault in (("a", "found"), ("b", "none"), ("c", "suspected"), ("d", None)):
+        add(tmp_path, name, kind="diagnosis", fault=fault)
+    soup = index(tmp_path)
+    assert texts(soup, ".badge") == ["Fault found", "No fault", "Fault suspected"]
+    assert texts(soup, ".entry") == ["a Fault found", "b No fault", "c Fault suspected", "d", "whole"]
+
+
+def test_flags_stay_whole(tmp_path: Path) -> None:
+    add(tmp_path, "p", answer="Use --speculative-algorithm EAGLE3, not <--draft> -- or a--b, " + "--" + "x" * 300)
+    soup = index(tmp_path)
+    assert texts(soup, ".flag") == ["--speculative-algorithm", "--draft"]
+    assert "Use --speculative-algorithm EAGLE3, not <--draft> -- or a--b, --xxx" in texts(soup, ".pages p")[1]
 
 
 def test_names_with_markup_spaces_and_quotes(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_diagnosis_page(tmp_path: Path) -> None:
     assert links == ["findings", "finding-1", "finding-2", "pictures", "numbers", "not-known", "provenance"]
     assert all(soup.find(id=link) for link in links)
     summary = json.loads((tmp_path / "new" / "d.summary.json").read_text())
-    assert (summary["kind"], summary["answer"]) == ("diagnosis", "Nothing is accepted.")
+    assert (summary["kind"], summary["answer"], summary["fault"]) == ("diagnosis", "Nothing is accepted.", "found")
 
 
 def test_empty_diagnosis(tmp_path: Path) -> None:
@@ -62,6 +62,25 @@ def test_empty_diagnosis(tmp_path: Path) -> None:
     soup = BeautifulSoup(page.path.read_text(), "html.parser")
     assert "No rule found anything to act on." in soup.get_text()
     assert [str(a["href"]) for a in soup.select("nav a")] == ["#findings", "#provenance"]
+
+
+@pytest.mark.parametrize(
+    ("findings", "fault"),
+    [
+        ([("a", Certainty.SUSPECTED, True), ("b", Certainty.LIKELY, True)], "found"),
+        ([("a", Certainty.SUSPECTED, True), ("b", Certainty.CERTAIN, False)], "suspected"),
+        ([("a", Certainty.CERTAIN, False)], "none"),
+        ([], "none"),
+        ([("no_decode_lines", Certainty.CERTAIN, True)], None),
+        ([("no_decode_lines", Certainty.CERTAIN, True), ("crash", Certainty.CERTAIN, True)], "found"),
+    ],
+)
+def test_what_the_index_says_of_a_diagnosis(
+    tmp_path: Path, findings: list[tuple[str, Certainty, bool]], fault: str | None
+) -> None:
+    found = tuple(Finding(rule, "t", certainty, (), "", is_fault=is_fault) for rule, certainty, is_fault in findings)
+    page = write_diagnosis_page(Diagnosis("v", found, FIGURES, ()), tmp_path / "d.html", log_name="a.log")
+    assert page.summary.fault == fault
 
 
 def test_hostile_diagnosis(tmp_path: Path) -> None:

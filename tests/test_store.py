@@ -189,6 +189,8 @@ def test_a_half_written_run_is_left_out_and_the_others_are_read(tmp_path: Path, 
     [
         ("spec.json", '{"campaign": "c", "run_id"', "the file: Invalid JSON"),
         ("spec.json", DEEP, "the file: Invalid JSON: recursion limit exceeded"),
+        ("provenance.json", {"origin": "measured", "source": "s", "gpu_count": True}, "gpu_count: Input should be"),
+        ("provenance.json", {"origin": "measured", "source": "s", "gpu_count": "8"}, "gpu_count: Input should be"),
         ("status.json", {"status": "done"}, "status: Input should be 'pending', 'running', 'ok',"),
         ("status.json", {}, "status: Field required"),
         ("status.json", "null", "the file: Input should be an object"),

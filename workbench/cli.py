@@ -48,7 +48,7 @@ def _diagnose(arguments: argparse.Namespace) -> int:
     outcome = diagnose.diagnose_files(
         arguments.log, baseline=arguments.baseline, draft=arguments.draft, target=arguments.target
     )
-    say(diagnose.render(outcome), bold_first_line=True)
+    say(diagnose.render(outcome, all_figures=arguments.all), bold_first_line=True)
     if arguments.page is not None:
         say(f"page: {diagnose.write_page(outcome, arguments.page)}")
     return outcome.exit_code
@@ -143,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--baseline", metavar="LOG", help="log of the same server without speculation")
     diagnose.add_argument("--draft", type=Path, metavar="DIR", help="draft checkpoint, checked against --target")
     diagnose.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
+    diagnose.add_argument("--all", action="store_true", help="print every figure, not only the most useful ones")
     diagnose.add_argument(
         "--page", nargs="?", const="", metavar="FILE", help="also write a page: FILE.html, a folder, or into reports/"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from workbench.analysis.diagnosis import Diagnosis, render_text
 from workbench.analysis.diagnosis import diagnose as diagnose_summary
+from workbench.analysis.diagnosis import loaded_dtypes
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import LogError, Problem, UsageError
 from workbench.files import STDIN, read_chunks
@@ -94,9 +95,9 @@ def check_files(
     )
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: Outcome, *, all_figures: bool = False) -> str:
     """The diagnosis for a terminal."""
-    return render_text(outcome.diagnosis)
+    return render_text(outcome.diagnosis, all_figures=all_figures)
 
 
 def render_checks(results: Sequence[CheckResult]) -> str:
@@ -156,6 +157,7 @@ def _check_as_served(draft: Path, target: Path | None, log: LogSummary) -> list[
     tp_size = args.get("tp_size")
     algorithm = args.get("speculative_algorithm")
     bracket = log.facts.version_bracket
+    target_dtype, draft_dtype = loaded_dtypes(log)
     return list(
         check_draft(
             read_checkpoint(draft),
@@ -164,5 +166,7 @@ def _check_as_served(draft: Path, target: Path | None, log: LogSummary) -> list[
             context_len=log.facts.context_len,
             sglang_version=bracket[0] if bracket is not None and bracket[0] == bracket[1] else None,
             tp_size=tp_size if isinstance(tp_size, int) else None,
+            target_dtype=target_dtype,
+            draft_dtype=draft_dtype,
         )
     )

@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pages on one subject, newest first. ``lead`` is the newest campaign report, which the others do not repeat."""
+    """The pages on one subject, newest first; ``lead`` is the newest campaign report, which they do not repeat."""
 
     name: str
     title: str | None

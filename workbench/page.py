@@ -29,9 +29,10 @@ from workbench.spec import Frozen, Scalar
 from workbench.store import write_atomic, write_json
 
 if TYPE_CHECKING:
-    from workbench.analysis.diagnosis import Diagnosis
+    from workbench.analysis.diagnosis import Diagnosis, Finding
 
 TEMPLATES = Path(__file__).parent / "templates"
+MAX_ACTIONS = 3  # what stands above the findings; each finding has its own
 SUMMARY_SUFFIX = ".summary.json"
 # Text in which a flag may not be broken, up to what fits a line of a narrow screen.
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{0,37}(?![\w-])")
@@ -143,7 +144,7 @@ def write_diagnosis_page(
     )
     sections = [
         Heading(2, "findings", "Findings"),
-        *(Heading(3, f"finding-{k}", finding.title) for k, finding in enumerate(diagnosis.findings, 1)),
+        *(Heading(3, f"finding-{k}", _short_title(finding)) for k, finding in enumerate(diagnosis.findings, 1)),
         *([Heading(2, "pictures", "Figures")] if figures else []),
         *([Heading(2, "numbers", "Key numbers")] if len(diagnosis.figures) else []),
         *([Heading(2, "not-known", "What this log does not tell")] if diagnosis.not_known else []),
@@ -155,6 +156,7 @@ def write_diagnosis_page(
         contents=sections,
         summary=summary,
         diagnosis=diagnosis,
+        answer={"sentence": diagnosis.verdict, "points": (), "actions": _actions(diagnosis)},
         index_href=index_href(page),
         pictures=[{"png": base64.b64encode(png).decode(), "alt": alt, "caption": text} for png, alt, text in figures],
         rows=_number_rows(diagnosis),
@@ -177,6 +179,19 @@ def keep_flags(text: str) -> Markup:
     """Escaped text in which command-line flags are not broken over two lines; copying gives the text as it was."""
     # The pattern holds no character that escaping makes or changes.
     return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))  # noqa: S704
+
+
+def _short_title(finding: Finding) -> str:
+    """The rule's name as words, short enough for the contents."""
+    words = finding.rule.replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}"
+
+
+def _actions(diagnosis: Diagnosis) -> list[str]:
+    """What to do about the faults, in their order; where there are none, about the rest."""
+    faults = [finding for finding in diagnosis.findings if finding.is_fault]
+    actions = [finding.next_action for finding in faults or diagnosis.findings]
+    return [action for action in dict.fromkeys(actions) if action][:MAX_ACTIONS]
 
 
 def figure_text(value: object) -> str:

@@ -75,7 +75,7 @@ def test_first_trial_gain_flat_end_and_data_needed() -> None:
 
 def test_another_training_size_changes_the_curve() -> None:
     # Three doublings more in the largest size flatten the slope.
-    more = with_drafters(recorded(FIRST), dict.fromkeys(LARGEST, {"training_samples": 179_064}))
+    more = with_drafters(recorded(FIRST), {name: {"training_samples": 179_064} for name in LARGEST})
     said = curve_sentence(curves(more)[0])
     assert "500 to 179,064 in 4 sizes), but from 8,000 to 179,064 it changed by +0.00" in said
     assert "adds 0.05 to accept length" in said

@@ -33,7 +33,7 @@ def test_panels_hold_the_windows() -> None:
     assert list(accept.lines[0].get_ydata()) == [2.08, 1.98]
     assert {tuple(line.get_ydata()) for line in requests.lines} == {(1, 48), (0, 32)}
     assert list(speed.lines[0].get_ydata()) == [52.8, 50.4]
-    assert "off in 100% of 2 lines" in words(figure)
+    assert "off in all 2 lines" in words(figure)
     assert graphs.get_xlabel().startswith("server's local time on 2026-02-23")
 
 

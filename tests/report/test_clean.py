@@ -94,6 +94,21 @@ def test_tables_scroll_in_a_named_box_and_have_no_empty_headers() -> None:
     assert [cell.name for cell in soup.find_all("tr")[0].find_all(True)] == ["td", "th"]
 
 
+def test_figures_scroll_in_a_named_box_that_leaves_the_caption_outside() -> None:
+    picture = f'<figure class="wb-figure"><img src="{PIXEL}" alt="rises"><figcaption>c</figcaption></figure>'
+    html, _, without = finish(
+        f"{picture}<figure><img src='{PIXEL}' alt='small'></figure>{picture}<figure class=wb-figure><img></figure>"
+    )
+    soup = BeautifulSoup(html, "html.parser")
+    boxes = soup.find_all(attrs={"role": "region"})
+    assert [(box["class"], box["aria-label"], box["tabindex"]) for box in boxes] == [
+        (["picture"], "Figure 1", "0"),
+        (["picture"], "Figure 2", "0"),
+    ]
+    assert [[child.name for child in box.find_all(True)] for box in boxes] == [["img"], ["img"]]
+    assert without == 0
+
+
 def test_pictures_without_alt_are_counted_and_placed() -> None:
     html, _, without = finish(
         f"<h2>Speed</h2><img src='{PIXEL}'><img src='{PIXEL}' alt=' '><img src='{PIXEL}' alt='rises'>"

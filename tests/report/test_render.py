@@ -51,7 +51,15 @@ def test_a_good_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_ROOT", str(tmp_path))
     data = tmp_path / "data.csv"
     data.write_bytes(b"abc")
-    page, soup = rendered(tmp_path, *GOOD, campaign="kimi_k25", inputs=[data], command=["workbench", "report", "a b"])
+    page, soup = rendered(
+        tmp_path,
+        *GOOD,
+        campaign="kimi_k25",
+        campaign_title="Kimi <8>",
+        made_from="0123",
+        inputs=[data],
+        command=["workbench", "report", "a b"],
+    )
 
     assert soup.html is not None and soup.html["lang"] == "en"
     policy = soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})
@@ -97,9 +105,13 @@ def test_a_good_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "answer": "It pays.",
         "headline": {"speedup": 1.2512345, "runs": 1200, "x": None},
         "campaign": "kimi_k25",
+        "campaign_title": "Kimi <8>",
         "notebook": "20_report.ipynb",
         "duration_s": 12.5,
+        "made_from": "0123",
     }
+    assert soup.select(".badge") == []
+    assert soup.select_one(".kicker").get_text() == "Campaign kimi_k25: Kimi <8>"  # type: ignore[union-attr]
 
 
 def test_a_failed_page_shows_why(tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def required_acceptance_df(accept_length: float, steps: Iterable[int] = range(1,
     An assumption, not a measurement: real acceptance falls with depth. ``reachable`` is false above S + 1 (or below
     1), where there is no such a.
     """
-    return typed((_required(accept_length, count) for count in steps), _REQUIRED)
+    rows = [(count, required_acceptance(accept_length, count)) for count in steps]
+    return typed(({"num_steps": count, "acceptance": a, "reachable": a is not None} for count, a in rows), _REQUIRED)
 
 
 def cost_fit_df(costs: pd.DataFrame) -> pd.DataFrame:
@@ -170,14 +171,14 @@ def _first_known(*values: object) -> float | None:
     return next((value for each in values if (value := number(each)) is not None), None)
 
 
-def _required(accept_length: float, steps: int) -> Row:
+def required_acceptance(accept_length: float, steps: int) -> float | None:
+    """One cell of `required_acceptance_df`; ``None`` where it is out of reach."""
     from scipy.optimize import brentq  # most pages need no solver, and scipy takes longer to import than they to make
 
     if not 1 <= accept_length <= steps + 1:
-        return {"num_steps": steps, "acceptance": None, "reachable": False}
+        return None
     powers = np.arange(steps + 1)  # (1 - a^(S+1)) / (1 - a) is the sum of a^k, k = 0 .. S, which also holds at a = 1
-    acceptance = brentq(lambda a: float((a**powers).sum()) - accept_length, 0.0, 1.0)
-    return {"num_steps": steps, "acceptance": acceptance, "reachable": True}
+    return float(brentq(lambda a: float((a**powers).sum()) - accept_length, 0.0, 1.0))
 
 
 def _fit(same: pd.DataFrame) -> Iterable[Row]:

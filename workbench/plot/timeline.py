@@ -120,10 +120,13 @@ def _graphs(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
         return
     for value, colour in ((1, ROLES["speculative"]), (0, ROLES["break-even"])):
         ax.plot(x[on == value], on[on == value], "|", color=colour, markersize=11)
-    off = float((on == 0).sum() / on.notna().sum())
-    ax.text(
-        0.995, 0.5, f"off in {off:.0%} of {on.notna().sum():,} lines", transform=ax.transAxes, ha="right", va="center"
-    )
+    ax.text(0.995, 0.5, _graph_share(on.dropna()), transform=ax.transAxes, ha="right", va="center")
+
+
+def _graph_share(on: pd.Series) -> str:
+    if on.nunique() == 1:
+        return f"{'on' if on.iloc[0] else 'off'} in all {len(on):,} lines"
+    return f"off in {(on == 0).mean():.0%} of {len(on):,} lines"
 
 
 def _dots(ax: Axes, x: pd.Series, values: pd.Series, busy: pd.Series) -> None:

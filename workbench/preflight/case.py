@@ -35,6 +35,8 @@ class DraftCase:
     version: str | None = None
     tp_size: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    target_dtype: str | None = None
+    draft_dtype: str | None = None
 
     @property
     def config(self) -> Mapping[str, object]:
@@ -119,6 +121,10 @@ class DraftCase:
     def at(self, key: str) -> str:
         """Where a key of the draft's config stands."""
         return f"{self.draft.path / 'config.json'}: {key}"
+
+    def at_target(self, key: str) -> str:
+        """Where a key of the target's config stands or would."""
+        return "" if self.target is None else f"{self.target.path / 'config.json'}: {key}"
 
     def before(self, first: str) -> bool | None:
         """Whether the SGLang version is older than ``first``; ``None`` when it is not known or not a version."""

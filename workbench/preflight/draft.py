@@ -39,6 +39,7 @@ EAGLE3_CHECKS: tuple[Check, ...] = (
     draft_config.fc_used,
     draft_config.version_keys,
     draft_config.norm_output,
+    draft_target.not_stated,
     draft_target.target_support,
     draft_target.vocab,
     draft_target.widths,
@@ -75,6 +76,8 @@ def check_draft(
     sglang_version: str | None = None,
     tp_size: int | None = None,
     env: Mapping[str, str] | None = None,
+    target_dtype: str | None = None,
+    draft_dtype: str | None = None,
 ) -> list[CheckResult]:
     """Everything about an EAGLE-3 draft that its files can show before a GPU is used.
 
@@ -91,6 +94,8 @@ def check_draft(
         GPUs over which attention is split.
     env
         The server's environment.
+    target_dtype, draft_dtype
+        What a running server loaded them in; without, what their configs lead to.
 
     Returns
     -------
@@ -98,7 +103,17 @@ def check_draft(
         In the order of `CLASS_CHECKS` and `EAGLE3_CHECKS`; empty means that nothing was found. A draft of another
         class (EAGLE-1, say) gets the class checks only, and a note that says so.
     """
-    case = DraftCase(draft, target, speculative_algorithm, context_len, sglang_version, tp_size, env or {})
+    case = DraftCase(
+        draft,
+        target,
+        speculative_algorithm,
+        context_len,
+        sglang_version,
+        tp_size,
+        env or {},
+        target_dtype=target_dtype,
+        draft_dtype=draft_dtype,
+    )
     checks = CLASS_CHECKS + (EAGLE3_CHECKS if case.is_eagle3 or case.draft_class is None else ())
     return [result for check in checks for result in _run(check, case)]
 

@@ -82,10 +82,12 @@ def rope_of_target(case: DraftCase) -> Iterator[CheckResult]:
     if case.target is None or not case.target_config:
         return
     ours, theirs = _rope(case.config), _rope(case.target_config)
+    if "rope_theta" not in theirs:
+        yield _unstated_theta(case, ours)
     # Latent attention rotates a part of each head only: a plain draft for such a target differs by design.
     by_design = "kv_lora_rank" in case.target_config and not case.is_mla
     severity = Severity.NOTE if by_design else Severity.WARNING
-    if _theta(ours) != _theta(theirs):
+    if "rope_theta" in theirs and _theta(ours) != _theta(theirs):
         yield CheckResult(
             "rope-target",
             severity,
@@ -94,7 +96,8 @@ def rope_of_target(case: DraftCase) -> Iterator[CheckResult]:
             "check which one the trainer used; trainers have ignored the stated one and used 10000",
             "a draft served with another theta than it was trained with loses 5-8 % of its accept length",
         )
-    if _scaling(ours) != _scaling(theirs):
+    # A config that says nothing at all about rotation is a stripped one, not one without scaling.
+    if theirs and _scaling(ours) != _scaling(theirs):
         exported = _kind(ours) == "yarn" and _kind(theirs) == "default"
         yield CheckResult(
             "rope-target",
@@ -106,6 +109,18 @@ def rope_of_target(case: DraftCase) -> Iterator[CheckResult]:
             else "check which scaling the draft was trained with",
             "the draft rotates its keys otherwise than it was trained to",
         )
+
+
+def _unstated_theta(case: DraftCase, ours: Mapping[str, object]) -> CheckResult:
+    stated = f"the draft states {_theta(ours):g}" if "rope_theta" in ours else "nor does the draft's"
+    return CheckResult(
+        "rope-target",
+        Severity.NOTE,
+        f"the target's config does not state rope_theta; SGLang would use {_DEFAULT_THETA:g}, or its class's default",
+        case.at_target("rope_theta"),
+        "look it up in the target's own config.json and compare it with the training; leave the draft as it is until then",
+        f"{stated}, so the two were not compared",
+    )
 
 
 def context_length(config: Mapping[str, object]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from workbench.preflight.case import DraftCase, brief, quantization, size
 from workbench.preflight.result import CheckResult, Severity
@@ -64,9 +64,14 @@ def dtype(case: DraftCase) -> Iterator[CheckResult]:
     """A draft whose config says float32 or nothing is loaded as float16, and shares a bfloat16 target's embedding."""
     if case.target is None:
         return
-    ours, theirs = _served_dtype(case.config), _served_dtype(case.target_config, case.target.config)
+    stated = _stated_dtype(case.config)
+    ours = case.draft_dtype or _as_loaded(stated)
+    of_target = case.target_dtype or _stated_dtype(case.target_config, case.target.config)
+    if of_target is None:
+        yield _unstated_dtype(case, ours)
+        return
+    theirs = _as_loaded(of_target) if case.target_dtype is None else of_target
     if ours != theirs:
-        stated = case.config.get("dtype") or case.config.get("torch_dtype")
         says = f"its config says {brief(stated)}" if stated else "its config states none"
         yield CheckResult(
             "dtype",
@@ -78,12 +83,23 @@ def dtype(case: DraftCase) -> Iterator[CheckResult]:
         )
 
 
-def _served_dtype(*configs: object) -> str:
-    """What ``--dtype auto`` makes of the configs: the first stated one, float32 and unstated become float16."""
-    for config in configs:
-        for key in ("dtype", "torch_dtype"):
-            value = config.get(key) if isinstance(config, dict) else None
-            if isinstance(value, str):
-                name = value.removeprefix("torch.")
-                return "float16" if name in ("float32", "float", "half") else name
-    return "float16"
+def _unstated_dtype(case: DraftCase, ours: str) -> CheckResult:
+    return CheckResult(
+        "dtype",
+        Severity.NOTE,
+        "the target's config does not state dtype; SGLang would use float16",
+        case.at_target("dtype"),
+        "look it up in the target's own config.json; leave the draft as it is until then",
+        f"the draft would run in {brief(ours)}; the two were not compared",
+    )
+
+
+def _stated_dtype(*configs: Mapping[str, object]) -> str | None:
+    """The first dtype that the configs state."""
+    stated = (config.get(key) for config in configs for key in ("dtype", "torch_dtype"))
+    return next((value.removeprefix("torch.") for value in stated if isinstance(value, str)), None)
+
+
+def _as_loaded(dtype: str | None) -> str:
+    """What ``--dtype auto`` makes of a config's dtype: float32 and unstated become float16."""
+    return "float16" if dtype in (None, "float32", "float", "half") else dtype

@@ -11,6 +11,24 @@ from workbench.sglang_rules import at_least, captured_layers, eagle3_capture_sin
 
 _OTHER_TARGET = "the draft was made for another target: give the one it was trained with"
 _IDS_KEY = "eagle_config.eagle_aux_hidden_state_layer_ids"
+_NEEDED_OF_TARGET = ("architectures", "num_hidden_layers", "hidden_size", "vocab_size")
+
+
+def not_stated(case: DraftCase) -> Iterator[CheckResult]:
+    """What the other checks would have compared with; they are silent where the target's config is."""
+    if case.target is None:
+        return
+    missing = [
+        key for key in _NEEDED_OF_TARGET if key not in case.target_config and case.target.config.get(key) is None
+    ]
+    if missing:
+        yield CheckResult(
+            "target-config",
+            Severity.NOTE,
+            f"the target's config does not state {', '.join(missing)}, so the draft was not checked against it",
+            case.at_target(missing[0]),
+            "give the target's own config.json, as its publisher wrote it",
+        )
 
 
 def vocab(case: DraftCase) -> Iterator[CheckResult]:
@@ -51,7 +69,7 @@ def target_support(case: DraftCase) -> Iterator[CheckResult]:
     name = None if case.target is None else architecture(case.target.config)
     if name is None:
         return
-    where = f"{case.target.path / 'config.json'}: architectures" if case.target else ""
+    where = case.at_target("architectures")
     since = eagle3_capture_since(name)
     if since is None:
         yield CheckResult(
@@ -79,13 +97,15 @@ def capture(case: DraftCase) -> Iterator[CheckResult]:
     if mapping is None:
         return
     name, layers, mapped = mapping
-    ids = "no ids (the default)" if not case.capture_ids else f"ids {brief(list(case.capture_ids))}"
+    ids = "by default, as the draft states no ids" if not case.capture_ids else f"ids {brief(list(case.capture_ids))}"
+    outputs = brief(", ".join(str(i - 1) for i in mapped))
     yield CheckResult(
         "capture-layers",
         Severity.NOTE,
-        f"{ids}: the outputs of layers {brief([i - 1 for i in mapped])} of {layers}, counted from 0, are captured",
+        f"captures layers {outputs} of {layers}",
         case.at(_IDS_KEY),
         "compare with the layers that the draft was trained on",
+        f"{ids}; their outputs, counted from 0",
     )
     # The state after the last layer is only handed out by gpt_oss since 0.5.17 (SGLang PR 32334).
     last = layers if "gptoss" in name.lower() and at_least(case.version, "0.5.17") else layers - 1

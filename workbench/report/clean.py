@@ -76,8 +76,8 @@ def _keep_attribute(tag: str, name: str, value: str) -> str | None:
 def finish(fragment: str) -> tuple[Markup, list[Heading], int]:
     """Make a fragment fit for the page around it.
 
-    Headings start at level 2 and have unique ids, wide tables and figures scroll inside their own boxes, empty header cells (the
-    corner of a DataFrame) are no headers, a picture without a source becomes text.
+    Headings start at level 2 and have unique ids, wide tables and figures scroll inside their own boxes,
+    empty header cells (the corner of a DataFrame) are no headers, a picture without a source becomes text.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """From one server log to a verdict: is the deployment right, is the drafter right, does speculation pay, what next.
 
-`diagnose` asks each rule of `RULES` in turn. A rule is one small function that yields findings with their evidence;
-their order is the order in which to act, because a later figure means little before an earlier fault is mended.
+`diagnose` asks each rule of `RULES` in turn. A rule is one small function that yields findings with their evidence.
+Their order decides which finding leads the verdict, because a later figure means little before an earlier fault is
+mended. Findings are shown by certainty, what is only good to know last, and in the order of the rules within that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from workbench.analysis.diagnosis import (
     rules_server,
     rules_setup,
 )
-from workbench.analysis.diagnosis.draft import findings_of_checks
+from workbench.analysis.diagnosis.draft import findings_of_checks, loaded_dtypes
 from workbench.analysis.diagnosis.figures import figures_df, not_known
 from workbench.analysis.diagnosis.model import Certainty, Diagnosis, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
@@ -26,7 +27,7 @@ from workbench.analysis.diagnosis.verdict import verdict_of
 from workbench.preflight.result import CheckResult
 from workbench.table.logs import LogSummary
 
-__all__ = ["RULES", "Certainty", "Diagnosis", "Finding", "diagnose", "render_text"]
+__all__ = ["RULES", "Certainty", "Diagnosis", "Finding", "diagnose", "loaded_dtypes", "render_text"]
 
 Rule = Callable[[Case], Iterator[Finding]]
 
@@ -64,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     rules_server.vllm_log,
     rules_pays.no_baseline,
 )
+_PLACES = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.SUSPECTED: 2}
 
 
 def diagnose(
@@ -81,9 +83,10 @@ def diagnose(
         What `workbench.preflight` found in the draft checkpoint; ``None`` when it was not checked.
     """
     case = Case(Reading(log), None if baseline is None else Reading(baseline), findings_of_checks(draft_checks or ()))
-    findings = tuple(finding for rule in RULES for finding in rule(case))
+    by_rule = [finding for rule in RULES for finding in rule(case)]
+    findings = tuple(sorted(by_rule, key=lambda finding: (not finding.is_fault, _PLACES[finding.certainty])))
     return Diagnosis(
-        verdict=verdict_of(case, findings),
+        verdict=verdict_of(case, by_rule, shown=findings),
         findings=findings,
         figures=figures_df(case),
         not_known=not_known(case, has_draft_checks=draft_checks is not None),

@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The answer for one log: ``findings`` in the order in which to act on them.
+    """The answer for one log: ``findings`` are certain, likely and suspected faults, then what is good to know.
 
     ``figures`` has the columns name, value (NaN where it is text), text, unit, source.
     """

@@ -50,7 +50,15 @@ def unusable_baseline(case: Case) -> Iterator[Finding]:
 
 
 def _unusable(title: str, next_action: str, *, is_fault: bool = True) -> Finding:
-    return Finding("unusable_baseline", title, Certainty.CERTAIN, (), next_action, is_fault=is_fault)
+    return Finding(
+        "unusable_baseline",
+        title,
+        Certainty.CERTAIN,
+        (),
+        next_action,
+        is_fault=is_fault,
+        headline=f"{title}; {next_action}" if is_fault else "",
+    )
 
 
 def other_backend(case: Case) -> Iterator[Finding]:

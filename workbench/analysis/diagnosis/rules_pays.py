@@ -11,6 +11,7 @@ from workbench.analysis.diagnosis.speeds import LevelSpeed
 from workbench.analysis.diagnosis.words import at_loads, count
 from workbench.analysis.wording import number, one_of
 
+
 def does_it_pay(case: Case) -> Iterator[Finding]:
     """Speedup and break-even accept length at the loads that both logs hold."""
     if not case.is_pair or case.baseline is None:
@@ -100,7 +101,10 @@ def _pay_action(case: Case, speeds: Sequence[LevelSpeed]) -> str:
         if steps is None or steps > 1:
             shorter = "fewer draft tokens" if steps is None else f"--speculative-num-steps {steps - 1}"
             cheaper = f"; a cheaper step ({shorter}) lowers break-even, so measure that before training more"
-        return f"serve without speculation where it loses{cheaper}"
+        undecided = (
+            "" if all(item.is_decidable for item in speeds) else "; repeat the undecided loads with longer answers"
+        )
+        return f"serve without speculation where it loses{cheaper}{undecided}"
     if any(not item.is_decidable for item in speeds):
         return (
             "repeat at the undecided load with longer answers and at least 5 passes, both servers in turn: in short "
@@ -129,4 +133,3 @@ def no_baseline(case: Case) -> Iterator[Finding]:
         headline=f"Accept length {log.accept_length:.2f}{shape}; whether that pays needs a baseline log (--baseline): "
         f"it does where the plain server is slower than {limits}",
     )
-

@@ -68,7 +68,7 @@ def no_decode_lines(case: Case) -> Iterator[Finding]:
         "no_decode_lines",
         f"No decode line in {count(log.log.counts.lines, 'line')}: {what}",
         Certainty.CERTAIN,
-        _seen(log),
+        () if log.is_no_server_log else _seen(log),
         next_action,
         headline=f"Nothing to judge: no decode line in {count(log.log.counts.lines, 'line')} ({what})",
     )

@@ -8,17 +8,39 @@ from collections.abc import Iterator
 from workbench.analysis.diagnosis.model import Diagnosis, Finding
 from workbench.analysis.diagnosis.words import quoted
 
+MAX_FIGURES = 12
+# Which figures stay where not all are shown: by the first of these that their name starts with.
+_MOST_USEFUL = (
+    "accept length",
+    "speedup",
+    "speculative steps",
+    "decode lines in a CUDA graph",
+    "break-even accept length by median line",
+    "accept rate",
+    "draft tokens in use",
+    "speed at",
+    "draft class",
+    "speculative algorithm",
+    "most requests",
+    "max running requests",
+    "retractions",
+    "lines cut off",
+    "baseline speed",
+    "",
+)
 
-def render_text(diagnosis: Diagnosis, *, width: int = 100) -> str:
+
+def render_text(diagnosis: Diagnosis, *, width: int = 100, all_figures: bool = False) -> str:
     """Verdict, findings in order, key figures and what is not known, wrapped to ``width`` columns.
 
+    Of the figures the `MAX_FIGURES` most useful ones, unless ``all_figures``.
     Control characters of a log are taken out, so that it cannot steer the terminal.
     """
     width = max(width, 40)
     blocks = [
         _wrapped(diagnosis.verdict, width, lead="VERDICT  "),
         *(_finding(number, finding, width) for number, finding in enumerate(diagnosis.findings, 1)),
-        _figures(diagnosis),
+        _figures(diagnosis, len(diagnosis.figures) if all_figures else MAX_FIGURES),
         _not_known(diagnosis.not_known, width),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -34,16 +56,26 @@ def _finding(number: int, finding: Finding, width: int) -> str:
     return "\n".join(lines)
 
 
-def _figures(diagnosis: Diagnosis) -> str:
-    figures = diagnosis.figures
-    if figures.empty:
+def _figures(diagnosis: Diagnosis, limit: int) -> str:
+    if diagnosis.figures.empty:
         return ""
+    ranks = diagnosis.figures["name"].map(_usefulness)
+    figures = diagnosis.figures[ranks.rank(method="first") <= limit]
+    left = len(diagnosis.figures) - len(figures)
     names, values = figures["name"].tolist(), [_value(row) for row in figures.itertuples(index=False)]
     wide, deep = max(map(len, names)), max(map(len, values))
     rows = zip(names, values, figures["source"], strict=True)
     return "\n".join(
-        ["KEY FIGURES", *(f"   {name:<{wide}}  {value:<{deep}}  {source}".rstrip() for name, value, source in rows)]
+        [
+            "KEY FIGURES",
+            *(f"   {name:<{wide}}  {value:<{deep}}  {source}".rstrip() for name, value, source in rows),
+            *([f"   and {left} more with --all"] if left else []),
+        ]
     )
+
+
+def _usefulness(name: str) -> int:
+    return next(place for place, start in enumerate(_MOST_USEFUL) if name.startswith(start))
 
 
 def _value(row: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.analysis.diagnosis.model import Finding
+from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.words import at_loads, count
 from workbench.analysis.wording import number, one_of
@@ -13,15 +13,32 @@ from workbench.analysis.wording import number, one_of
 _ANSWERS = {"does_it_pay", "no_baseline"}
 
 
-def verdict_of(case: Case, findings: Sequence[Finding]) -> str:
-    """The headline of the first finding that has one; of a log without any, what it holds."""
+def verdict_of(case: Case, findings: Sequence[Finding], *, shown: Sequence[Finding]) -> str:
+    """The headline of the first finding that has one; of a log without any, what it holds.
+
+    ``findings`` are in the order of the rules, ``shown`` the same ones in the order in which the reader sees them.
+    """
     lead = next((finding for finding in findings if finding.headline), None)
     if lead is None:
         return f"{_state(case.log, findings)}."
+    return f"{_led_by(lead, findings)}{_suspicions(shown)}."
+
+
+def _led_by(lead: Finding, findings: Sequence[Finding]) -> str:
     has_other_faults = any(finding.is_fault and finding.rule != lead.rule for finding in findings)
     if lead.rule in _ANSWERS and not has_other_faults:
-        return f"No fault found. {lead.headline}."
-    return f"{lead.headline}."
+        return f"No fault found. {lead.headline}"
+    return lead.headline
+
+
+def _suspicions(shown: Sequence[Finding]) -> str:
+    """Where to read what the checks of the draft checkpoint suspect."""
+    places = [
+        str(place)
+        for place, finding in enumerate(shown, 1)
+        if finding.rule.startswith("draft_") and finding.is_fault and finding.certainty is Certainty.SUSPECTED
+    ]
+    return f"; {count(len(places), 'suspicion')} about the draft, see {one_of(places)}" if places else ""
 
 
 def _state(log: Reading, findings: Sequence[Finding]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from workbench.analysis.acceptance import accept_length_df, shorter_chains_df
 from workbench.analysis.answers import curve_name, offline_against_served
 from workbench.analysis.campaign import Fits, scaling_points
-from workbench.analysis.cost import required_acceptance_df
+from workbench.analysis.cost import required_acceptance
 from workbench.analysis.frames import Row, records
 from workbench.analysis.scaling import ScalingFit, forms_df
 from workbench.analysis.views.runs import KEYS, labelled
@@ -100,8 +100,8 @@ def _at_steps(steps: int) -> str:
 
 
 def _acceptance(accept_length: float, steps: int) -> str:
-    row = records(required_acceptance_df(accept_length, steps=[steps]))[0]
-    return f"{row['acceptance']:.2f}" if row["reachable"] else ">1"
+    needed = required_acceptance(accept_length, steps)
+    return ">1" if needed is None else f"{needed:.2f}"
 
 
 def points_view(fits: Fits) -> pd.DataFrame:

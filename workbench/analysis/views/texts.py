@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from workbench.analysis.frames import Row
-
 EN_DASH = "\N{EN DASH}"
 
 
@@ -45,13 +43,3 @@ def texts(rows: list[str | None], index: pd.Index) -> pd.Series:
 def share(same: object, of: object) -> str | None:
     """``7 of 20``, ``None`` where a count is missing."""
     return None if same is None or of is None else f"{same} of {of}"
-
-
-def run_labels(rows: list[Row], runs: pd.DataFrame) -> list[str]:
-    """The labels of runs named by campaign and run_id, the run id where there is no label."""
-    names = {
-        key: label
-        for *key_parts, label in runs[["campaign", "run_id", "label"]].itertuples(index=False)
-        if (key := tuple(key_parts)) and not pd.isna(label)
-    }
-    return [str(names.get((row["campaign"], row["run_id"]), row["run_id"])) for row in rows]
