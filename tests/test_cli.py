@@ -281,6 +281,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, how: str, lin
 def test_a_reader_that_never_read_is_no_error_either() -> None:
     done = shell("$W doctor | true")
     assert (done.returncode, done.stderr) == (0, b"")
+    # An error after the heading of the table: its own exit code, and its own message alone.
+    done = shell("$W parse none.log --format csv | true")
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 2)
 
 
 def test_closed_streams_are_no_tracebacks(log: str) -> None:

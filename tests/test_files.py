@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,45 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "first"
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_of_a_link_the_target_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "disk" / "real.txt", tmp_path / "link.txt"
+    link.symlink_to(target)
+    for text in ("made", "made anew"):
+        with replacing(link) as temporary:
+            assert temporary.parent == target.parent
+            temporary.write_text(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert [p.name for p in target.parent.iterdir()] == ["real.txt"]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path: Path, linked: bool) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with replacing(link if linked else pipe) as temporary:
+        temporary.write_text("through")
+    assert pipe.is_fifo()
+    reader.join(10)
+    assert got == [b"through"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_into_a_pipe_nothing_goes_when_the_block_fails(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    # Nobody reads the pipe: to open it for writing would wait for ever.
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "pipe"):
+        raise ZeroDivisionError
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), replacing(tmp_path) as temporary:
+        temporary.write_text("x")
+    assert list(tmp_path.iterdir()) == []

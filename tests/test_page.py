@@ -53,6 +53,10 @@ def test_diagnosis_page(tmp_path: Path) -> None:
     links = [str(a["href"])[1:] for a in soup.select("nav a")]
     assert links == ["findings", "finding-1", "finding-2", "pictures", "numbers", "not-known", "provenance"]
     assert all(soup.find(id=link) for link in links)
+    # Short titles: the names of the rules. What to do: about the faults, and the note's next step is empty anyway.
+    assert [a.get_text() for a in soup.select("nav a")][1:3] == ["Flag", "Note"]
+    assert [p.get_text() for p in soup.select(".actions .label")] == ["What to do next"]
+    assert [li.get_text() for li in soup.select(".actions li")] == ["Nothing is accepted."]
     summary = json.loads((tmp_path / "new" / "d.summary.json").read_text())
     assert (summary["kind"], summary["answer"], summary["fault"]) == ("diagnosis", "Nothing is accepted.", "found")
 
@@ -62,6 +66,7 @@ def test_empty_diagnosis(tmp_path: Path) -> None:
     soup = BeautifulSoup(page.path.read_text(), "html.parser")
     assert "No rule found anything to act on." in soup.get_text()
     assert [str(a["href"]) for a in soup.select("nav a")] == ["#findings", "#provenance"]
+    assert not soup.select(".actions")
 
 
 @pytest.mark.parametrize(

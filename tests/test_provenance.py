@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -58,3 +59,13 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nbconvert 7." in rows["Versions"]
     monkeypatch.setattr("sys.argv", ["/venv/bin/workbench", "report"])
     assert dict(provenance_rows())["Command"] == "workbench report"
+
+
+def test_a_file_name_that_is_no_text_becomes_escapes(tmp_path: Path) -> None:
+    log = tmp_path / os.fsdecode(b"a\xff.log")
+    log.write_bytes(b"abc")
+    rows = provenance_rows(inputs=[log, tmp_path], command=["workbench", str(log)])
+    assert rows[0][1].endswith("a\\udcff.log'")
+    assert rows[-2][1].endswith("a\\udcff.log (SHA-256 ba7816bf8f01cfea)")
+    assert "not known" not in rows[-1][1]
+    "".join(text for _, text in rows).encode()

@@ -1,18 +1,32 @@
 from __future__ import annotations
 
 import gzip
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 from run_folders import SPECULATIVE, cut_gzip, json_lines, run_spec, write_campaign, write_run, write_text
 
-from workbench.errors import RunFolderError
+from workbench.errors import InputError, RunFolderError
 from workbench.spec import Origin, Provenance, Range, ReportedFigures, RunSpec, RunState, RunStatus
-from workbench.store import find_campaigns, read_campaign, read_metrics, read_requests, read_run, write_json
+from workbench.store import (
+    find_campaigns,
+    read_campaign,
+    read_metrics,
+    read_requests,
+    read_run,
+    write_atomic,
+    write_json,
+)
 from workbench.store import write_run as write_run_folder
 
 DEEP = "[" * 100_000
+
+
+def reported(**ranges: tuple[float, float]) -> dict[str, object]:
+    return {"source": "s", **{name: {"low": low, "high": high} for name, (low, high) in ranges.items()}}
 
 
 def said(folder: Path) -> list[tuple[str, str]]:
@@ -150,6 +164,27 @@ def test_a_run_that_was_written_reads_back_the_same(tmp_path: Path) -> None:
     ]
 
 
+def test_a_full_disk_names_the_file_and_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "page.html"
+    write_atomic(path, "before")
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(InputError) as caught:
+        write_atomic(path, "after")
+    assert str(caught.value) == (
+        f"{path}: cannot be written (No space left on device)\n  -> free space or choose another folder"
+    )
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_text_with_bytes_of_a_file_name_is_written_with_escapes(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"log": os.fsdecode(b"a\xff.log")})
+    assert (tmp_path / "a.json").read_bytes() == b'{\n  "log": "a\\udcff.log"\n}\n'
+
+
 def test_status_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "c" / "r"
     order: list[str] = []
@@ -232,6 +267,19 @@ def test_a_run_that_did_not_succeed_is_read_with_its_reason(tmp_path: Path) -> N
     [
         ("reported.json", {"source": "s", "accept_length": {"low": 3, "high": 2}}, "accept_length: Value error, low"),
         ("reported.json", "", "the file: Invalid JSON"),
+        (
+            "reported.json",
+            reported(output_tok_per_s=(0, 10)),
+            "output_tok_per_s: Value error, 0 to 10 tok/s is no speed",
+        ),
+        ("reported.json", reported(output_tok_per_s=(-5, -5)), "output_tok_per_s: Value error"),
+        ("reported.json", reported(decode_tok_per_s=(1e9, 1e9)), "decode_tok_per_s: Value error"),
+        ("reported.json", '{"source": "s", "decode_tok_per_s": {"low": 1, "high": 1e999}}', "decode_tok_per_s.high"),
+        ("reported.json", reported(accept_length=(0.9, 2)), "accept_length: Value error, 0.9 to 2 is not within 1 to"),
+        ("reported.json", reported(accept_length=(2, 1001)), "accept_length: Value error"),
+        ("reported.json", reported(accept_rate_printed=(-0.1, 0.5)), "accept_rate_printed: Value error"),
+        ("reported.json", reported(accept_rate_printed=(0.5, 2.1)), "accept_rate_printed: Value error"),
+        ("reported.json", {"source": "s", "completion_tokens": -1}, "completion_tokens: Input should be greater"),
         ("resolved.json", "[]", "not a JSON object"),
         ("resolved.json", DEEP, "not a JSON object"),
     ],
@@ -300,9 +348,9 @@ def test_nor_is_one_behind_a_link(tmp_path: Path, stated: dict[str, object]) -> 
     (folder / "r" / "server.log").symlink_to(secret)
     (run,) = read_campaign(folder).runs
     assert run.log is None
-    assert said(folder) == [
-        ("r/status.json", "the log 'server.log' leads out of the campaign folder; it is not used"),
-    ]
+    out = "leads out of the campaign folder; it is not used"
+    named = ("r/status.json", f"log_file 'server.log' {out}") if stated else ("r/server.log", out)
+    assert said(folder) == [named]
 
 
 def test_a_campaign_that_is_itself_a_link_keeps_its_logs(tmp_path: Path) -> None:
@@ -322,6 +370,20 @@ def test_logs_that_cannot_be_followed(tmp_path: Path) -> None:
     assert "log_file" in log_problem(folder, "loop")
 
 
+def test_a_log_that_is_a_pipe_a_folder_or_leads_nowhere_is_named(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c")
+    for name in ("folder", "link", "pipe"):
+        write_run(folder / name)
+    (folder / "folder" / "server.log").mkdir()
+    (folder / "link" / "server.log").symlink_to("gone")
+    os.mkfifo(folder / "pipe" / "server.log")
+    assert said(folder) == [
+        ("folder/server.log", "is not a file; it is not used"),
+        ("link/server.log", "does not exist; it is not used"),
+        ("pipe/server.log", "is not a file; it is not used"),
+    ]
+
+
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +394,27 @@ def requests_of(
     records, problems = read_requests(read_run(folder / "c" / "r"))
     assert {problem.where for problem in problems} <= {str(folder / "c" / "r" / name)}
     return records, [problem.what for problem in problems]
+
+
+def test_requests_that_are_no_file_of_the_campaign_are_refused_as_a_log_is(tmp_path: Path) -> None:
+    secret = write_text(tmp_path / "secret.jsonl", "{}")
+    folder = write_campaign(tmp_path / "c")
+    for name in ("folder", "link", "pipe", "within"):
+        write_run(folder / name)
+    (folder / "folder" / "requests.jsonl").mkdir()
+    (folder / "link" / "requests.jsonl").symlink_to(secret)
+    os.mkfifo(folder / "pipe" / "requests.jsonl.gz")
+    for name, file, what in (
+        ("folder", "requests.jsonl", "is not a file"),
+        ("link", "requests.jsonl", "leads out of the campaign folder"),
+        ("pipe", "requests.jsonl.gz", "is not a file"),
+    ):
+        with pytest.raises(RunFolderError) as caught:
+            read_requests(read_run(folder / name))
+        assert (caught.value.where, caught.value.what) == (str(folder / name / file), what)
+    write_text(folder / "shared.jsonl", '{"latency_s": 1}')
+    (folder / "within" / "requests.jsonl").symlink_to(folder / "shared.jsonl")
+    assert read_requests(read_run(folder / "within")) == ([{"latency_s": 1}], [])
 
 
 def test_requests_plain_and_packed(tmp_path: Path) -> None:

@@ -31,12 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("workbench: interrupted")
         return 130
     except BrokenPipeError:
-        terminal.forget_reader()
+        # head or less has seen enough.
         return 0
     except OSError as error:
         what = f"{error.strerror or error}\n  -> check the path, its permissions and the space left"
         complain(f"workbench: {f'{error.filename}: ' if error.filename else ''}{what}")
         return InputError.exit_code
+    finally:
+        terminal.settle()
 
 
 # --- commands ----------------------------------------------------------------------------------------------------

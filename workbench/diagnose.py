@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.analysis.diagnosis import Diagnosis, render_text
+from workbench.analysis.diagnosis import Diagnosis, loaded_dtypes, render_text
 from workbench.analysis.diagnosis import diagnose as diagnose_summary
-from workbench.analysis.diagnosis import loaded_dtypes
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import LogError, Problem, UsageError
 from workbench.files import STDIN, read_chunks
@@ -31,7 +30,7 @@ class Outcome:
     def exit_code(self) -> int:
         """0 good; 1 something is wrong beyond doubt; 3 nothing in the log to judge."""
         rules = {finding.rule for finding in self.diagnosis.findings if finding.is_fault}
-        if rules == {"no_decode_lines"}:
+        if rules and rules <= {"no_decode_lines", "unreadable_lines"}:
             return LogError.exit_code
         return 1 if self.diagnosis.certain_fault else 0
 
@@ -66,7 +65,10 @@ def diagnose_files(
 
 def _summary(log: str, problems: list[Problem]) -> LogSummary:
     name = "standard input" if log == STDIN else Path(log).name
-    return summarise_log(read_chunks(log, problems), name=printable(name))
+    own: list[Problem] = []
+    summary = summarise_log(read_chunks(log, own), name=printable(name), last_start_only=True)
+    problems += own
+    return replace(summary, incomplete="; ".join(problem.what for problem in own))
 
 
 def check_files(

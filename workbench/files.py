@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import shutil
+import stat
 import sys
 import tempfile
 import zlib
@@ -21,10 +24,16 @@ STDIN = "-"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when the block ends, and goes when the block fails.
+    """A temporary file that takes the place of ``path`` when the block ends, and goes when the block fails.
 
-    Readers see the old file or the new one, never a part.
+    Readers see the old file or the new one, never a part. Of a link the target is replaced. What is no file (a device,
+    a pipe) stays and is written into.
     """
+    if _is_no_file(path):
+        with _poured_into(path) as temporary:
+            yield temporary
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
     os.close(handle)
@@ -38,6 +47,32 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_no_file(path: Path) -> bool:
+    """Whether something is there already that must not be renamed over; asked of a link's target."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _poured_into(path: Path) -> Iterator[Path]:
+    """A temporary file of which the bytes are written to ``path`` when the block ends."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with tempfile.TemporaryDirectory(prefix="writing-") as folder:
+        temporary = Path(folder) / "content"
+        yield temporary
+        with temporary.open("rb") as whole, path.open("wb") as file:
+            shutil.copyfileobj(whole, file)
+
+
+def write_advice(error: OSError) -> str:
+    """What to do about a file that cannot be written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "free space or choose another folder" if full else "name a file in a folder of yours"
 
 
 def read_chunks(path: Path | str, problems: list[Problem] | None = None) -> Iterator[bytes]:

@@ -61,14 +61,20 @@ def hash_path(path: Path) -> str:
             return _hash_file(path)[:16]
         listing = hashlib.sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            listing.update(f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode())
+            listing.update(
+                f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode(errors="backslashreplace")
+            )
         return listing.hexdigest()[:16]
     except OSError as error:
         return f"not known: {error.strerror or error}"
 
 
 def redact(text: str) -> str:
-    """Text without this user's folders and without access tokens: pages are made to be passed on."""
+    """Text without this user's folders and without access tokens: pages are made to be passed on.
+
+    Bytes of a file name that are no text become escapes.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
     for folder, short in _private_folders():
         text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", short, text)
     return _HUGGING_FACE_TOKEN.sub("hf_***", text)

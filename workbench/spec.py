@@ -49,6 +49,31 @@ class Range(Frozen):
         return self
 
 
+def _between(low: float, high: float) -> AfterValidator:
+    def check(value: Range) -> Range:
+        if value.low < low or value.high > high:
+            raise ValueError(f"{value.low:g} to {value.high:g} is not within {low:g} to {high:g}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _speeds(value: Range) -> Range:
+    """A speed of 0 is no measurement, and what is divided by it no figure."""
+    if not (value.low > 0 and value.high < _FASTEST):
+        raise ValueError(
+            f"{value.low:g} to {value.high:g} tok/s is no speed: it must be above 0 and below {_FASTEST:g}"
+        )
+    return value
+
+
+# Beyond these a figure is a slip of the pen, whatever the machine. Printed rates have had definitions that exceed 1.
+_FASTEST = 1e9
+SpeedRange = Annotated[Range, AfterValidator(_speeds)]
+LengthRange = Annotated[Range, _between(1, 1000)]
+RateRange = Annotated[Range, _between(0, 2)]
+
+
 class Target(Frozen):
     """The model that is served."""
 
@@ -222,10 +247,10 @@ class ReportedFigures(Frozen):
     """Figures that stand in a source but cannot be recomputed from files here, ranges kept as ranges."""
 
     source: str
-    output_tok_per_s: Range | None = None
-    decode_tok_per_s: Range | None = None
-    accept_length: Range | None = None
-    accept_rate_printed: Range | None = None
+    output_tok_per_s: SpeedRange | None = None
+    decode_tok_per_s: SpeedRange | None = None
+    accept_length: LengthRange | None = None
+    accept_rate_printed: RateRange | None = None
     completion_tokens: Count | None = None
     queue_req: Count | None = None
     notes: str | None = None

@@ -17,6 +17,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
-from workbench.files import read_chunks, replacing
+from workbench.files import read_chunks, replacing, write_advice
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
 from workbench.spec import CampaignInfo, Drafter, LoadWindow, Provenance, ReportedFigures, RunSpec, RunStatus
@@ -66,9 +67,22 @@ class Campaign:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a whole file or nothing: readers see the old one or the new one."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write a whole file or nothing: readers see the old one or the new one.
+
+    Names of files may hold bytes that are no text; these are written as escapes.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be written: no space, no permission.
+    """
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise InputError(
+            f"cannot be written ({error.strerror or error})", where=path, next_step=write_advice(error)
+        ) from error
 
 
 def write_json(path: Path, value: BaseModel | object) -> None:
@@ -186,9 +200,10 @@ def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem
     InputError
         When the file cannot be read at all.
     """
-    path = _first_existing(run.path / "requests.jsonl", run.path / "requests.jsonl.gz")
+    path = _first_there(run.path / "requests.jsonl", run.path / "requests.jsonl.gz")
     if path is None:
         return [], []
+    _real_file(path, run.path.parent)
     problems: list[Problem] = []
     records: list[dict[str, object]] = []
     left_out: list[int] = []
@@ -248,25 +263,31 @@ def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:
 
 def _find_log(folder: Path, status: RunStatus) -> Path | None:
     if status.log_file is None:
-        path = _first_existing(folder / "server.log", folder / "server.log.gz")
-    else:
-        path = folder / status.log_file
-    if path is None:
-        return None
+        path = _first_there(folder / "server.log", folder / "server.log.gz")
+        return None if path is None else _real_file(path, folder.parent)
+    try:
+        return _real_file(folder / status.log_file, folder.parent)
+    except RunFolderError as error:
+        raise RunFolderError(f"log_file {status.log_file!r} {error.what}", where=folder / "status.json") from error
+
+
+def _first_there(*paths: Path) -> Path | None:
+    """The first that is there, whatever it is: also a pipe, or a link to nowhere."""
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def _real_file(path: Path, campaign: Path) -> Path:
+    """The file behind ``path``; a campaign that was copied from elsewhere must not lead to other files."""
     try:
         real = path.resolve()
-        inside, there = real.is_relative_to(folder.parent.resolve()), real.is_file()
+        inside, there, is_file = real.is_relative_to(campaign.resolve()), real.exists(), real.is_file()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name too long, a NUL in it
-        raise RunFolderError(f"log_file cannot be followed ({error})", where=folder / "status.json") from error
+        raise RunFolderError(f"cannot be followed ({error})", where=path) from error
     if not inside:
-        raise RunFolderError(f"the log {path.name!r} leads out of the campaign folder", where=folder / "status.json")
-    if not there:
-        raise RunFolderError(f"log_file {status.log_file!r} does not exist", where=folder / "status.json")
+        raise RunFolderError("leads out of the campaign folder", where=path)
+    if not is_file:
+        raise RunFolderError("is not a file" if there else "does not exist", where=path)
     return real
-
-
-def _first_existing(*paths: Path) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
 
 
 def _read_drafters(path: Path, problems: list[Problem]) -> tuple[Drafter, ...]:

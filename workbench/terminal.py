@@ -43,8 +43,11 @@ def flush() -> None:
     sys.stdout.flush()
 
 
-def forget_reader() -> None:
-    """Standard output goes nowhere from here on: head or less has seen enough, and the exit must stay silent."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def settle() -> None:
+    """Write what is buffered, or drop it where nobody takes it any more, so that the exit stays silent."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

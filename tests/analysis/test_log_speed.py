@@ -19,9 +19,16 @@ def _at(table: pd.DataFrame, running: int) -> pd.Series:
 @pytest.mark.parametrize(
     ("client", "median", "verdict", "words"),
     [
-        (0.55, 0.97, "not decidable", "they disagree, as cold starts and short phases"),
+        (
+            0.55,
+            0.97,
+            "not decidable",
+            "they disagree and the median line alone is near even, as it does not see cold starts",
+        ),
         (1.20, 0.85, "not decidable", "they disagree"),
-        (0.63, 0.86, "not decidable", "they disagree"),
+        (0.63, 0.86, "loss", "both tell the same, though not how much"),
+        (0.89, 0.89, "loss", "both tell the same"),
+        (0.91, 0.70, "not decidable", "they disagree"),
         (0.28, 0.43, "loss", "both tell the same"),
         (2.0, 3.0, "win", "both tell the same"),
         (1.06, 1.04, "not decidable", "too near to 1"),
@@ -34,6 +41,13 @@ def test_two_readings_make_a_verdict_only_where_they_agree(client, median, verdi
     found, reason = agreed_verdict(client, median)
     assert found == verdict
     assert words in reason
+
+
+def test_from_logs_alone_the_reason_names_both_estimates() -> None:
+    row = _at(log_speed_df(_recorded("sim25-s3"), _recorded("base")), 32)
+    # The median lines are 22,155 and 25,731; the clients saw 13218.7 / 21046.9 = 0.63, which the whole log misses.
+    assert row["verdict"] == "loss"
+    assert row["reason"].startswith("0.55x over the whole log, 0.86x by the median line: one pass, both tell the same")
 
 
 def test_few_lines_decide_nothing() -> None:

@@ -1,3 +1,5 @@
+import math
+
 import pandas as pd
 import pytest
 from analysis_tables import baseline, runs, speculative
@@ -76,3 +78,16 @@ def test_no_runs() -> None:
     assert pair_baselines(runs()).empty
     assert {"baseline_run_id", "pairing_problem"} <= set(pair_baselines(runs()).columns)
     assert pair_baselines(runs(baseline())).empty
+
+
+@pytest.mark.parametrize("speed", [0.0, -3.0, math.inf])
+def test_a_speed_that_is_none_was_not_measured(speed: float) -> None:
+    bad, good = {"output_tok_per_s": speed}, {"output_tok_per_s": 50.0}
+    (pair,) = pairs(runs(baseline(**bad), speculative(**good)))
+    assert (pair.base, pair.problem) == (None, "the baseline has no speed")
+    (pair,) = pairs(runs(baseline(**good), speculative(**bad)))
+    assert (pair.speed, pair.problem) == (None, "no speed was measured")
+    # One end of a range likewise: nothing is divided by it.
+    (pair,) = pairs(runs(baseline(**good), speculative(**good, output_tok_per_s_low=0.0, output_tok_per_s_high=speed)))
+    assert pair.speed is not None
+    assert (pair.speed.low, pair.speed.high) == (50.0, 50.0)

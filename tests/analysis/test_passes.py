@@ -92,3 +92,18 @@ def test_drift_of_nothing_is_empty() -> None:
 def test_speeds_of_different_bases_have_no_drift() -> None:
     table = drift_df(runs(baseline("a", decode_tok_per_s=10.0), baseline("b", output_tok_per_s=20.0)), requests())
     assert table["relative"].isna().all()
+
+
+@pytest.mark.parametrize("speed", [0.0, -3.0, math.inf])
+def test_a_pass_with_a_speed_that_is_none_is_no_pass(speed: float) -> None:
+    table = drift_df(
+        runs(
+            baseline("a", decode_tok_per_s=speed),
+            baseline("b", decode_tok_per_s=20.0),
+            baseline("c", decode_tok_per_s=30.0),
+        ),
+        requests(),
+    )
+    assert list(table["run_id"]) == ["b", "c"]
+    assert list(table["relative"]) == [1.0, 1.5]
+    assert drift_df(runs(baseline("a", output_tok_per_s=speed)), requests()).empty

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.analysis.wording import capital, count, number, one_of, signed, span, times
+from workbench.analysis.wording import capital, count, few, number, one_of, signed, span, speed_span, times
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,16 @@ def test_ratios_and_changes() -> None:
 def test_lists_of_words(words: list[str], said: str) -> None:
     assert one_of(words) == said
     assert one_of(iter(words)) == said
+
+
+def test_of_many_words_the_first_are_said() -> None:
+    assert few("abcde") == "a, b, c, d and e"
+    assert few("abcdef") == "a, b, c, d and 2 more"
+
+
+def test_speeds_as_a_range() -> None:
+    assert speed_span([90.0, 63.6, 70.0]) == "63.6-90"
+    assert speed_span([82.31, 82.33]) == "82.3"
 
 
 def test_counts_agree_with_their_noun() -> None:

@@ -37,6 +37,12 @@ def test_panels_hold_the_windows() -> None:
     assert graphs.get_xlabel().startswith("server's local time on 2026-02-23")
 
 
+def test_the_share_of_lines_without_graphs_is_said_in_words() -> None:
+    on, off = {"cuda_graph": True}, {"cuda_graph": False}
+    assert "on in all 3 lines" in words(plot.timeline_figure(windows(on, on, on)))
+    assert "off in 25% of 4 lines" in words(plot.timeline_figure(windows(on, off, on, on)))
+
+
 def test_lines_of_one_second_keep_their_order() -> None:
     figure = plot.timeline_figure(windows({"gen_tok_per_s": 1.0}, {"gen_tok_per_s": 2.0}))
     times = mdates.date2num(figure.axes[2].lines[0].get_xdata())
@@ -62,7 +68,7 @@ def test_events_are_lines_through_every_panel() -> None:
 def test_without_time_stamps_the_axis_counts_lines() -> None:
     figure = plot.timeline_figure(windows({"gen_tok_per_s": 1.0, "time": None}, {"gen_tok_per_s": 2.0}))
     assert list(figure.axes[2].lines[0].get_xdata()) == [1, 2]
-    assert figure.axes[-1].get_xlabel() == "line of the log (it has no time stamps)"
+    assert figure.axes[-1].get_xlabel() == "line of the log (not every line has a usable time stamp)"
 
 
 def test_a_plain_server_has_no_accept_length() -> None:

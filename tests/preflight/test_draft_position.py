@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.preflight import Severity
+from workbench.preflight import Severity, check_draft
 from workbench.preflight.draft_position import context_length
 
 ENV = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
@@ -91,6 +91,22 @@ def test_theta_of_the_target(bench):
     found = bench(target={"rope_theta": 500000.0})
     assert {rule: r.severity for rule, r in found.items()} == {"rope-target": Severity.WARNING}
     assert "10000 and the target's 500000" in found["rope-target"].what
+
+
+@pytest.mark.parametrize("config", [{}, {"rope_theta": 500000.0}])
+def test_a_target_that_states_no_theta_is_a_note_and_no_advice_to_change_the_draft(bench, config):
+    target = bench.target(drop=["rope_theta", "rope_scaling"])
+    found = {result.rule: result for result in check_draft(bench.draft(config), target)}["rope-target"]
+    assert found.severity is Severity.NOTE
+    assert found.what.startswith("the target's config does not state rope_theta; SGLang would use 10000")
+    assert found.where == f"{target.path / 'config.json'}: rope_theta"
+    assert "leave the draft as it is" in found.next_step
+
+
+def test_a_target_that_says_nothing_of_rotation_is_not_taken_for_one_without_scaling(bench):
+    yarn = {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+    results = check_draft(bench.draft(yarn), bench.target(drop=["rope_theta", "rope_scaling"]))
+    assert [r.severity for r in results if r.rule == "rope-target"] == [Severity.NOTE]
 
 
 def test_a_plain_draft_differs_from_a_latent_target_by_design(bench):

@@ -79,6 +79,25 @@ def test_draft_in_another_dtype_than_its_target(bench, config, drop, ours):
     assert "the target in bfloat16" in found["dtype"].what
 
 
+@pytest.mark.parametrize("ours", ["float16", "bfloat16"])
+def test_a_target_that_states_no_dtype_is_a_note(bench, ours):
+    results = check_draft(bench.draft({"dtype": ours}), bench.target(drop=["dtype", "torch_dtype"]))
+    (found,) = [result for result in results if result.rule == "dtype"]
+    assert found.severity is Severity.NOTE
+    assert found.what == "the target's config does not state dtype; SGLang would use float16"
+    assert "leave the draft as it is" in found.next_step
+
+
+def test_what_a_server_loaded_counts_more_than_the_configs(bench):
+    stripped = bench.target(drop=["dtype", "torch_dtype"])
+    half = bench.draft({"dtype": "float16"})
+    rules = {r.rule: r for r in check_draft(half, stripped, target_dtype="bfloat16", draft_dtype="bfloat16")}
+    assert "dtype" not in rules
+    rules = {r.rule: r for r in check_draft(half, stripped, target_dtype="bfloat16")}
+    assert rules["dtype"].severity is Severity.WARNING
+    assert "the target in bfloat16" in rules["dtype"].what
+
+
 def test_dtype_under_its_older_name(bench):
     assert bench({"torch_dtype": "torch.bfloat16"}, drop=["dtype"]) == {}
 

@@ -43,10 +43,19 @@ def test_sizes_of_a_multimodal_target_are_those_of_its_language_part(bench):
 def test_captured_layers_are_shown(bench):
     shown = mapping(bench)["capture-layers"]
     assert shown.severity is Severity.NOTE
-    assert shown.what == "ids [1, 3, 5]: the outputs of layers [1, 3, 5] of 9, counted from 0, are captured"
+    assert shown.what == "captures layers 1, 3, 5 of 9"
+    assert shown.why == "ids [1, 3, 5]; their outputs, counted from 0"
     # No ids: inputs of layers 2, 9 // 2, 9 - 3, which are the outputs of 1, 3 and 5.
     default = mapping(bench, {"eagle_config": None})["capture-layers"]
-    assert default.what == "no ids (the default): the outputs of layers [1, 3, 5] of 9, counted from 0, are captured"
+    assert default.what == "captures layers 1, 3, 5 of 9"
+    assert default.why.startswith("by default")
+
+
+def test_what_the_targets_config_does_not_state_is_named(bench):
+    results = check_draft(bench.draft(), bench.target(drop=["vocab_size", "hidden_size"]))
+    (note,) = [result for result in results if result.rule == "target-config"]
+    assert note.severity is Severity.NOTE
+    assert "does not state hidden_size, vocab_size" in note.what
 
 
 @pytest.mark.parametrize("wrong", [(1, 3, 8), (1, 3, 20), (-2, 3, 5)])
@@ -70,9 +79,9 @@ def test_final_state_only_for_gpt_oss_since_0_5_17(bench):
 
 def test_kimi_reads_ids_differently_from_0_5_13_on(bench):
     # [2, 30, 58]: up to 0.5.12 the inputs of 3, 31, 59; from 0.5.13 those of 2, 30, 58, outputs of 1, 29, 57.
-    for version, outputs in (("0.5.12", "[2, 30, 58]"), ("0.5.13", "[1, 29, 57]")):
+    for version, outputs in (("0.5.12", "2, 30, 58"), ("0.5.13", "1, 29, 57")):
         found = mapping(bench, ids(2, 30, 58), target=KIMI, version=version)
-        assert f"outputs of layers {outputs} of 61" in found["capture-layers"].what
+        assert f"captures layers {outputs} of 61" == found["capture-layers"].what
         by_version = found["capture-by-version"]
         assert by_version.severity is Severity.WARNING
         assert "[3, 31, 59] up to SGLang 0.5.12 and of [2, 30, 58] from 0.5.13 on" in by_version.what
@@ -83,7 +92,7 @@ def test_kimi_reads_ids_differently_from_0_5_13_on(bench):
 def test_kimi_ids_that_start_with_1_mean_the_same_in_every_version(bench):
     found = mapping(bench, ids(1, 29, 57), target=KIMI, version="0.5.14")
     assert "capture-by-version" not in found
-    assert "outputs of layers [1, 29, 57] of 61" in found["capture-layers"].what
+    assert found["capture-layers"].what == "captures layers 1, 29, 57 of 61"
 
 
 def test_ids_that_count_inputs(bench):

@@ -33,13 +33,13 @@ def decode_spec(steps: int | None, topk: int | None, tokens: int | None, **more:
     return {"drafter": "d", "spec_decode": {name: value for name, value in given.items() if value is not None}}
 
 
-def row_of(folder: Path, **run: Any) -> dict[str, Any]:
+def row_of(folder: Path, problems: int = 0, **run: Any) -> dict[str, Any]:
     campaign = folder / "c"
     if not campaign.exists():
         write_campaign(campaign, drafters=DRAFTERS)
     write_run(campaign / "r", **run)
     tables = load_tables(campaign)
-    assert tables.problems == ()
+    assert len(tables.problems) == problems, tables.problems
     return {str(name): value for name, value in tables.runs.iloc[0].items()}
 
 
@@ -128,7 +128,8 @@ def test_the_server_rewrites_what_was_asked(
 
 def test_the_log_knows_better_than_the_spec(tmp_path: Path) -> None:
     log = ARGS.format(steps=2, tokens=3) + DECODE.format(accept="1.50", rate="0.25", graph=False)
-    row = row_of(tmp_path, **SPECULATIVE, server={"cuda_graph": True, "max_running_requests": 48}, log=log.encode())
+    server = {"cuda_graph": True, "max_running_requests": 48}
+    row = row_of(tmp_path, problems=1, **SPECULATIVE, server=server, log=log.encode())
     assert (row["asked_num_steps"], row["num_steps"], row["num_draft_tokens"]) == (3, 2, 3)
     assert (row["cuda_graph"], row["cuda_graph_share"]) == (False, 0.0)
     assert row["accept_length_log"] == 1.5
@@ -260,3 +261,30 @@ def test_reported_figures_fill_gaps_and_never_replace_what_was_measured(tmp_path
 def test_the_status_and_its_reason_are_kept(tmp_path: Path) -> None:
     row = row_of(tmp_path, status={"status": "failed", "reason": "exit code 1"}, requests=REQUESTS)
     assert (row["status"], row["status_reason"], row["num_requests"]) == ("failed", "exit code 1", 2)
+
+
+@pytest.mark.parametrize(
+    ("request_record", "possible"),
+    [
+        ({"completion_tokens": 10, "spec_verify_ct": 10}, True),  # (10 - 1) / 10, one step more than needed
+        ({"completion_tokens": 10, "spec_verify_ct": 100}, False),  # 0.09
+        ({"completion_tokens": 41, "spec_verify_ct": 10}, True),  # 4 = 3 steps + 1
+        ({"completion_tokens": 61, "spec_verify_ct": 10}, False),  # 6
+        ({"completion_tokens": 61, "spec_verify_ct": 10, "steps_histogram": [0, 0, 0, 0, 0, 10]}, False),
+    ],
+)
+def test_an_accept_length_of_requests_that_cannot_be_is_no_headline(
+    tmp_path: Path, request_record: dict[str, object], possible: bool
+) -> None:
+    log = DECODE.format(accept="2.40", rate="0.47", graph=True).encode()
+    row = row_of(tmp_path, problems=0 if possible else 1, **SPECULATIVE, requests=[request_record], log=log)
+    assert row["accept_length_source"] == ("requests" if possible else "log")
+    assert missing(row["accept_length_requests"]) is not possible
+
+
+def test_a_speed_of_nothing_is_not_measured(tmp_path: Path) -> None:
+    windows = [{"repeat": 0, "wall_s": 2.0, "busy_window_s": 1.0, "decode_tok_per_s": 0.0, "completion_tokens": 0}]
+    row = row_of(tmp_path, requests=[{"completion_tokens": 0, "latency_s": 1.0}], files={"windows.json": windows})
+    assert missing(row["output_tok_per_s"])
+    assert missing(row["output_tok_per_s_low"])
+    assert missing(row["decode_tok_per_s"])

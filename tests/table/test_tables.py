@@ -11,7 +11,8 @@ import pytest
 from log_samples import N4_GRAPH, N5_NO_GRAPH
 from run_folders import SPECULATIVE, cut_gzip, write_campaign, write_run, write_text
 
-from workbench.analysis.speedup import fairness_df, same_points_df
+from workbench.analysis.cost import cost_df
+from workbench.analysis.speedup import drift_df, fairness_df, same_points_df, speedup_df
 from workbench.errors import RunFolderError
 from workbench.paths import recorded_dir
 from workbench.store import read_campaign
@@ -22,6 +23,16 @@ RETRACTED = (
     b"[2026-01-05 10:00:00] KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: 0.5\n"
 )
 FIELDS = {"decode_windows": "windows"}
+
+
+def asked(algorithm: str | None, steps: int | None, topk: int | None, tokens: int | None) -> dict[str, object]:
+    given = {
+        "speculative_algorithm": algorithm,
+        "speculative_num_steps": steps,
+        "speculative_eagle_topk": topk,
+        "speculative_num_draft_tokens": tokens,
+    }
+    return {"drafter": "d", "spec_decode": given}
 
 
 @cache
@@ -282,3 +293,81 @@ def test_reading_a_campaign_twice_gives_the_same_tables() -> None:
     folder = recorded_dir() / "kimi_k25"
     assert read_campaign(folder) == read_campaign(folder)
     pd.testing.assert_frame_equal(load_tables(folder).runs, recorded("kimi_k25").runs)
+
+
+# --- what says two things, or what cannot be ---------------------------------------------------------------------
+
+ARGS = (
+    "[2026-01-05 10:00:00] server_args=ServerArgs(model_path='m', speculative_algorithm={}, speculative_num_steps={}, "
+    "speculative_eagle_topk={}, speculative_num_draft_tokens={})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "args", "what"),
+    [
+        (SPECULATIVE, ("'EAGLE3'", 3, 1, 4), None),
+        (SPECULATIVE, ("'EAGLE'", 3, 1, 4), "algorithm EAGLE3, the log says EAGLE"),
+        (SPECULATIVE, ("'EAGLE3'", 2, 1, 3), "steps 3, the log says 2; draft tokens 4, the log says 3"),
+        (SPECULATIVE, ("'EAGLE3'", 3, 2, 4), "topk 1, the log says 2"),
+        (SPECULATIVE, (None, None, None, None), "algorithm EAGLE3, the log says NONE"),
+        ({}, ("'EAGLE3'", 3, 1, 4), "algorithm NONE, the log says EAGLE3"),
+        ({}, (None, None, None, None), None),
+        # The server makes 4 of 16 itself, and EAGLE of NEXTN.
+        (asked("NEXTN", 3, 1, 16), ("'EAGLE'", 3, 1, 4), None),
+        (asked(None, None, None, None), ("'EAGLE'", 3, 1, 4), None),
+    ],
+)
+def test_a_spec_and_a_log_that_disagree_are_named(
+    tmp_path: Path, spec: dict[str, object], args: tuple[object, ...], what: str | None
+) -> None:
+    folder = write_campaign(tmp_path / "c", drafters=[{"name": "d"}])
+    write_run(folder / "r", log=ARGS.format(*args).encode(), **spec)
+    expected = [] if what is None else [("r/spec.json", f"spec and server's log disagree: {what}")]
+    assert said(load_tables(folder), folder) == expected
+
+
+def test_a_log_that_states_no_arguments_contradicts_nobody(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c", drafters=[{"name": "d"}])
+    write_run(folder / "r", log=N4_GRAPH, **asked("EAGLE3", 5, 1, 6))
+    assert load_tables(folder).problems == ()
+
+
+def test_a_span_beyond_the_end_of_the_log_is_named(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c")
+    size = len(N4_GRAPH)
+    for name, spans in {"within": [[size - 1, size + 9]], "beyond": [[0, 9], [size, size + 1]]}.items():
+        write_run(folder / name, log=N4_GRAPH, status={"log_spans": spans})
+    assert said(load_tables(folder), folder) == [
+        (
+            "beyond/status.json",
+            f"log span {size:,} to {size + 1:,} lies beyond the end of the log ({size:,} bytes): no line of it is used",
+        )
+    ]
+
+
+def test_an_impossible_accept_length_is_counted_once_a_log_and_makes_no_headline(tmp_path: Path) -> None:
+    log = N5_NO_GRAPH.replace(b"accept len: 2.08", b"accept len: 0.08").replace(b"accept len: 1.98", b"accept len: 1e9")
+    log = log.replace(b"1e9", b"99999.00")
+    folder = write_campaign(tmp_path / "c", drafters=[{"name": "d"}])
+    path = write_text(folder / "_servers" / "s" / "server.log", log)
+    for name in ("a", "b"):
+        write_run(folder / name, status={"log_file": "../_servers/s/server.log"}, **SPECULATIVE)
+    tables = load_tables(folder)
+    assert tables.runs["accept_length"].tolist() == [1.95, 1.95]
+    what = "2 decode lines with an impossible accept length (below 1 or above steps + 1), which is not used"
+    assert [(p.where, p.what) for p in tables.problems] == [(str(path), what)]
+
+
+def test_a_reported_speed_of_zero_is_a_problem_and_the_rest_is_shown(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c", drafters=[{"name": "d"}])
+    for name, speed, spec in (("base", 0, {}), ("base2", 20, {}), ("spec", 30, SPECULATIVE)):
+        reported = {"source": "notes", "output_tok_per_s": {"low": speed, "high": speed}}
+        write_run(folder / name, files={"reported.json": reported}, **spec)
+    tables = load_tables(folder)
+    ((where, what),) = said(tables, folder)
+    assert where == "base/reported.json"
+    assert what.endswith("it is not used")
+    assert speedup_df(tables.runs, tables.requests)["speedup"].tolist() == [1.5]
+    assert drift_df(tables.runs, tables.requests)["relative"].tolist() == [1.0]
+    assert cost_df(tables.runs)["gain_needed"].tolist() == [pytest.approx(20 / 30)]

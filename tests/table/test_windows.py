@@ -190,3 +190,47 @@ def test_a_second_server_in_the_same_file_may_tag_otherwise() -> None:
 )
 def test_rank_tags(tags: str, rank: int) -> None:
     assert dp_rank(frozenset(tags.split())) == rank
+
+
+# --- what cannot be ----------------------------------------------------------------------------------------------
+
+
+def speculating(steps: int, algorithm: str = "EAGLE3", more: str = "") -> str:
+    return (
+        f"[{STAMP}] server_args=ServerArgs(model_path='m', speculative_algorithm='{algorithm}', "
+        f"speculative_num_steps={steps}{more})\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "possible"),
+    [
+        (speculating(3), [False, True, True, True, False, False]),
+        (speculating(3, "nextn"), [False, True, True, True, False, False]),
+        (speculating(5), [False, True, True, True, True, False]),
+        # Without a fixed number of tokens a step only what is absurd is refused.
+        (speculating(3, more=", speculative_adaptive=True"), [False, True, True, True, True, False]),
+        (speculating(3, "UNO"), [False, True, True, True, True, False]),
+        ("", [False, True, True, True, True, False]),
+    ],
+)
+def test_an_accept_length_that_cannot_be_is_missing_and_counted(args: str, possible: list[bool]) -> None:
+    lengths = [0.5, 1.0, 2.5, 4.0, 5.0, 5000.0]
+    log = summarise_log([(args + "".join(line(50.0, accept=length) for length in lengths)).encode()], name="a.log")
+    assert log.windows["accept_len"].notna().tolist() == possible
+    assert log.windows["window_tokens"].notna().tolist() == possible
+    assert log.num_impossible == possible.count(False)
+
+
+def test_the_limit_is_that_of_the_server_which_printed_the_line() -> None:
+    table = windows(speculating(3), line(50.0, accept=5.0), speculating(5), line(50.0, accept=5.0))
+    assert table["accept_len"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("year", "known"), [("0001", False), ("1990", True), ("2100", True), ("9999", False)])
+def test_a_year_that_cannot_be_is_no_time(year: str, known: bool) -> None:
+    flushed = FLUSH.replace("2026", year)
+    log = summarise_log([(line(50.0).replace("2026", year) + flushed).encode()], name="a.log")
+    assert log.counts.decode == 1
+    assert log.windows["time"].notna().tolist() == [known]
+    assert [event.time is not None for event in log.events] == [known]

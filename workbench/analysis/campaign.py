@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ from workbench.analysis.frames import most, records
 from workbench.analysis.scaling import ScalingFit, fit_scaling, scaling_groups, scaling_points_df
 from workbench.analysis.sound import ServerKey, certain_faults, flagged_servers, sound_rows, wrong_flags
 from workbench.analysis.speedup import drift_df, same_points_df
-from workbench.analysis.wording import one_of, span, times
+from workbench.analysis.wording import count, few, span, times
 from workbench.table import LogSummary, Tables
 
 Fits = Mapping[str, tuple[pd.DataFrame, ScalingFit]]
@@ -70,7 +70,7 @@ def campaign_answer(
     costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
     missing = answers.never_measured(costs)
     points = keep(
-        *(_fault_sentence(server, finding) for server, finding in faults),
+        *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
         answers.graphs_off(costs),
         answers.break_even(costs),
@@ -83,7 +83,7 @@ def campaign_answer(
         answers.timing_noise(speedups, tables.runs, drift_df(tables.runs, tables.requests)),
     )
     actions = keep(
-        *(f"{server}: {finding.next_action}." for server, finding in faults),
+        *(f"{few(servers)}: {action}." for action, servers in _servers_by(faults, "next_action").items()),
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
     )
@@ -91,15 +91,34 @@ def campaign_answer(
     return Answer(sentence, points, actions, headline(costs))
 
 
-def _fault_sentence(server: str, finding: Finding) -> str:
-    return f"{server}: {finding.title}. Certain: {'; '.join(finding.evidence[:2]) or 'by its log'}."
+def _fault_sentences(faults: Sequence[tuple[str, Finding]]) -> list[str]:
+    """Each fault once, with the servers that have it and the evidence of the first."""
+    first = {finding.title: finding for _, finding in reversed(faults)}
+    return [
+        f"{few(servers)}: {title}. Certain: {'; '.join(first[title].evidence[:2]) or 'by its log'}."
+        for title, servers in _servers_by(faults, "title").items()
+    ]
+
+
+def _servers_by(faults: Sequence[tuple[str, Finding]], field: str) -> dict[str, list[str]]:
+    servers: dict[str, list[str]] = {}
+    for server, finding in faults:
+        servers.setdefault(str(getattr(finding, field)), []).append(server)
+    return servers
+
+
+def _does_not_count(flagged: Mapping[ServerKey, Finding]) -> str | None:
+    if not flagged:
+        return None
+    verb = "does" if len(flagged) == 1 else "do"
+    return f"{few(server for _, server in flagged)} {verb} not count: {next(iter(flagged.values())).title}."
 
 
 def _flag_sentence(flagged: Mapping[ServerKey, Finding]) -> str | None:
     """A wrong flag makes every other figure of its server meaningless: it comes first."""
     if not flagged:
         return None
-    names = one_of(server for _, server in flagged)
+    names = few(server for _, server in flagged)
     return f"Wrong flag on {names}: {next(iter(flagged.values())).title.removeprefix('Wrong flag: ')}."
 
 
@@ -165,7 +184,7 @@ def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
         return Answer(sentence, keep(answers.break_even(costs)), keep(before), headline(costs))
     main = curves[0]
     points = keep(
-        *(answers.curve_sentence(fit) for fit in curves[1:]),
+        *answers.other_curves(curves),
         *answers.curve_notes(curves),
         answers.same_data(scaling_points(fits), main),
         answers.offline_agrees(tables.runs, tables.offline),
@@ -180,7 +199,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     flagged = wrong_flags(tables)
     costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
     points = keep(
-        *(f"{server} does not count: {finding.title}." for (_, server), finding in flagged.items()),
+        _does_not_count(flagged),
         answers.by_concurrency(speedups),
         answers.graphs_off(costs),
         answers.break_even(costs),
@@ -207,8 +226,5 @@ def compare_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) 
     total = len(tables.campaigns)
     if total == 0:
         return Answer("No campaign was given.")
-    if winners:
-        head = f"Speculation beats its baseline beyond noise in {len(winners)} of {total} campaigns: {one_of(winners)}."
-    else:
-        head = f"Speculation beats its baseline beyond noise in none of {total} campaigns."
-    return Answer(joined([head]), keep(*said))
+    head = f"Speculation beats its baseline beyond noise in {len(winners) or 'none'} of {count(total, 'campaign')}"
+    return Answer(joined([f"{head}: {few(winners)}." if winners else f"{head}."]), keep(*said))

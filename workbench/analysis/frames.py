@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -60,6 +61,12 @@ def known(value: object) -> bool:
 def number(value: object) -> float | None:
     """A scalar as a float, ``None`` where it is missing."""
     return float(value) if known(value) else None  # type: ignore[arg-type]
+
+
+def speed_of(value: object) -> float | None:
+    """A speed in tok/s; one that is not above 0 and finite was not measured."""
+    speed = number(value)
+    return speed if speed is not None and 0 < speed < math.inf else None
 
 
 def same_where_known(left: object, right: object) -> bool:

@@ -48,6 +48,8 @@ def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.D
     ``*_opening_share`` is the share of the time at that load that the first lines of phases take: prefill, cold starts
     and the ramp. Speeds are those of one data parallel rank. ``verdict`` is win, loss or not decidable.
     """
+    if _by_the_clock(spec_windows) and _by_the_clock(base_windows):
+        spec_windows, base_windows = _equal_times(spec_windows), _equal_times(base_windows)
     spec, base = client_like_df(spec_windows), client_like_df(base_windows)
     both = spec.merge(base, on="running_req", suffixes=("_spec", "_base")).sort_values("running_req")
     return typed(_compared(both), _LOG_SPEED)
@@ -68,18 +70,18 @@ def agreed_verdict(client: float, median: float, *, said: str | None = None) -> 
         return "not decidable", f"{said}: too near to 1 for one pass"
     if all(clear) and logs[0] * logs[1] > 0:
         return ("win" if logs[0] > 0 else "loss"), f"{said}: one pass, both tell the same{_size(*logs)}"
-    return "not decidable", f"{said}: they disagree, {_why_apart(clear)}"
+    return "not decidable", f"{said}: they disagree{_why_apart(clear)}"
 
 
 def _size(first: float, second: float) -> str:
-    return " side and differ in size" if abs(first - second) >= min(abs(first), abs(second)) else ""
+    return ", though not how much" if abs(first - second) >= min(abs(first), abs(second)) else ""
 
 
 def _why_apart(clear: list[bool]) -> str:
     """Cold starts and short phases weigh on all the time of a load and hardly on its median line."""
     if clear == [True, False]:
-        return "the median line alone is near even, as it does not see cold starts and short phases"
-    return "as the median line does not see cold starts and short phases"
+        return " and the median line alone is near even, as it does not see cold starts and short phases"
+    return ", as the median line does not see cold starts and short phases"
 
 
 def both_speedups(whole_log: float, median: float) -> str:
@@ -93,9 +95,11 @@ def both_speedups(whole_log: float, median: float) -> str:
 
 def _compared(both: pd.DataFrame) -> Iterator[Row]:
     for level in records(both):
-        client = level["client_spec"] / level["client_base"]
-        median = level["median_spec"] / level["median_base"]
+        client = _ratio(level["client_spec"], level["client_base"])
+        median = _ratio(level["median_spec"], level["median_base"])
         verdict, reason = agreed_verdict(client, median, said=both_speedups(client, median))
+        if math.isnan(client):
+            reason = "the lines of one log do not tell their time"
         few = min(level["num_windows_spec"], level["num_windows_base"])
         if few < MIN_WINDOWS:
             verdict, reason = "not decidable", f"only {few} decode lines in one arm; {reason}"
@@ -115,6 +119,20 @@ def _compared(both: pd.DataFrame) -> Iterator[Row]:
             "verdict": verdict,
             "reason": reason + _openings(level),
         }
+
+
+def _by_the_clock(windows: pd.DataFrame) -> bool:
+    """Lines of vLLM come every so many seconds and do not tell their tokens."""
+    return bool((windows["gen_tok_per_s"] > 0).any()) and bool(windows["window_tokens"].isna().all())
+
+
+def _equal_times(windows: pd.DataFrame) -> pd.DataFrame:
+    """Lines by the clock all stand for the same time, here 1: their tokens are as their speeds."""
+    return windows.assign(window_tokens=windows["gen_tok_per_s"])
+
+
+def _ratio(spec: float | None, base: float | None) -> float:
+    return spec / base if spec is not None and base else math.nan
 
 
 def _openings(level: Row) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.analysis.frames import Row, known, number, records, same_where_known
+from workbench.analysis.frames import Row, known, number, records, same_where_known, speed_of
 
 NOT_DECIDABLE = "not decidable"
 
@@ -121,12 +121,12 @@ def _no_speed(run: Row, baselines: Sequence[Row]) -> str:
 
 
 def _speed(run: Row, basis: str) -> Speed | None:
-    value = number(run[f"{basis}_tok_per_s"])
-    if value is None or value <= 0:
+    value = speed_of(run[f"{basis}_tok_per_s"])
+    if value is None:
         return None
     if basis == "decode":
         return Speed(value, value, value)
-    low, high = number(run["output_tok_per_s_low"]), number(run["output_tok_per_s_high"])
+    low, high = speed_of(run["output_tok_per_s_low"]), speed_of(run["output_tok_per_s_high"])
     return Speed(value, value if low is None else low, value if high is None else high)
 
 

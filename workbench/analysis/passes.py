@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, group_ids, grouped, known, number, records, typed
+from workbench.analysis.frames import Floats, Row, group_ids, grouped, number, records, speed_of, typed
 
 _SAME_LOAD = ("campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos", "temperature")
 _DRIFT = {
@@ -150,13 +150,13 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """Every pass of every baseline, and its speed relative to the first pass at the same load.
 
     Passes come from the requests at concurrency 1; otherwise each run is one pass at its own speed and ``repeat`` is
-    missing. ``relative`` is missing where passes of one load have different bases, or the first has no speed above 0.
+    missing. ``relative`` is missing where passes of one load have different bases. A speed that is not above 0 is none.
     """
     timings = timings_by_run(requests)
     rows: list[Row] = []
     for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
         passes = [row for run in same for row in _passes(run, timings)]
-        comparable = len({row["basis"] for row in passes}) == 1 and passes[0]["tok_per_s"] > 0
+        comparable = len({row["basis"] for row in passes}) == 1
         for row in passes:
             rows.append({**row, "relative": row["tok_per_s"] / passes[0]["tok_per_s"] if comparable else None})
     return typed(rows, _DRIFT)
@@ -172,8 +172,8 @@ def _passes(run: Row, timings: Mapping[tuple[str, str], Timings]) -> list[Row]:
             speeds = zip(arm.passes, arm.speeds, strict=True)
             return [{**run, "repeat": repeat, "basis": basis, "tok_per_s": speed} for (_, repeat), speed in speeds]
     for basis in ("decode", "output"):
-        if known(run[f"{basis}_tok_per_s"]):
-            return [{**run, "repeat": None, "basis": basis, "tok_per_s": run[f"{basis}_tok_per_s"]}]
+        if (speed := speed_of(run[f"{basis}_tok_per_s"])) is not None:
+            return [{**run, "repeat": None, "basis": basis, "tok_per_s": speed}]
     return []
 
 

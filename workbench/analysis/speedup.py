@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.fairness import fairness_df, same_points_df
-from workbench.analysis.frames import Row, grouped, number, records, typed
+from workbench.analysis.frames import Row, grouped, number, records, speed_of, typed
 from workbench.analysis.intervals import MIN_PASSES, by_passes, by_prompts
 from workbench.analysis.log_speed import agreed_verdict, log_speed_df
 from workbench.analysis.lossless import losslessness_df
@@ -142,8 +142,8 @@ def _single_figures(pair: Pair) -> Row:
         "n": 1,
         "verdict": NOT_DECIDABLE,
     }
-    medians = [value for run in pair.baselines if (value := number(run["log_median_tok_per_s"])) is not None]
-    median = number(pair.run["log_median_tok_per_s"])
+    medians = [value for run in pair.baselines if (value := speed_of(run["log_median_tok_per_s"])) is not None]
+    median = speed_of(pair.run["log_median_tok_per_s"])
     if median is not None and medians:
         steady = median / (sum(medians) / len(medians))
         verdict, reason = agreed_verdict(speedup, steady)

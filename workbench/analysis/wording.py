@@ -42,6 +42,21 @@ def one_of(words: Iterable[str]) -> str:
     return held[0] if len(held) == 1 else f"{', '.join(held[:-1])} and {held[-1]}" if held else ""
 
 
+def few(words: Iterable[str], most: int = 4) -> str:
+    """The first of many: ``a, b, c, d and 37 more``."""
+    held = list(words)
+    if len(held) <= most + 1:
+        return one_of(held)
+    return f"{', '.join(held[:most])} and {len(held) - most:,} more"
+
+
+def speed_span(values: Iterable[float]) -> str:
+    """Speeds as their range: ``90`` or ``63.6-90``."""
+    held = sorted(values)
+    first, last = number(held[0]), number(held[-1])
+    return first if first == last else f"{first}-{last}"
+
+
 def capital(sentence: str) -> str:
     """The sentence with its first letter as a capital, and nothing else changed."""
     return f"{sentence[:1].upper()}{sentence[1:]}"

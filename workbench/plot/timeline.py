@@ -124,7 +124,7 @@ def _graphs(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
 
 
 def _graph_share(on: pd.Series) -> str:
-    if on.nunique() == 1:
+    if on.eq(on.iloc[0]).all():
         return f"{'on' if on.iloc[0] else 'off'} in all {len(on):,} lines"
     return f"off in {(on == 0).mean():.0%} of {len(on):,} lines"
 
@@ -158,7 +158,7 @@ def _event_lines(axes: Sequence[Axes], windows: pd.DataFrame, events: Sequence[L
 
 def _time_axis(ax: Axes, windows: pd.DataFrame) -> None:
     if not _has_time(windows):
-        ax.set_xlabel("line of the log (it has no time stamps)")
+        ax.set_xlabel("line of the log (not every line has a usable time stamp)")
         return
     first, last = windows["time"].min(), windows["time"].max()
     locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]

@@ -118,7 +118,7 @@ def _unstated_theta(case: DraftCase, ours: Mapping[str, object]) -> CheckResult:
         Severity.NOTE,
         f"the target's config does not state rope_theta; SGLang would use {_DEFAULT_THETA:g}, or its class's default",
         case.at_target("rope_theta"),
-        "look it up in the target's own config.json and compare it with the training; leave the draft as it is until then",
+        "look it up in the target's own config.json; leave the draft as it is until then",
         f"{stated}, so the two were not compared",
     )
 

@@ -22,6 +22,7 @@ from workbench.parse.records import EventKind
 from workbench.paths import reference_points_csv
 from workbench.spec import CampaignInfo, Drafter
 from workbench.store import Campaign, RunFolder, read_campaign, read_metrics, read_requests
+from workbench.table.agreement import disagreement, spans_beyond
 from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, TABLES, WINDOWS, Column, describe, frame
 from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise_log
 from workbench.table.requests import request_rows
@@ -66,9 +67,10 @@ def tables_of(campaigns: list[Campaign]) -> Tables:
         named[campaign.info.name] = campaign.info
         reader.read(campaign)
     windows = _windows(reader.parts)
+    runs = frame(RUNS, _run_rows(reader.parts, windows, reader.problems))
     return Tables(
         campaigns=named,
-        runs=frame(RUNS, _run_rows(reader.parts, windows)),
+        runs=runs,
         requests=frame(REQUESTS, (row for part in reader.parts for row in part.requests)),
         windows=windows,
         drafters=frame(DRAFTERS, reader.drafters),
@@ -190,17 +192,29 @@ class _Reader:
         log = self._by_file[run.log]
         if log is not None:
             self.logs[campaign.info.name, run.spec.server_id] = log
+            self._compare(run, log)
         return log
+
+    def _compare(self, run: RunFolder, log: LogSummary) -> None:
+        beyond = spans_beyond(run, log.counts.bytes)
+        self.problems += [Problem(str(run.path / "status.json"), what) for what in beyond]
+        if differing := disagreement(run.spec, log.facts):
+            self.problems.append(Problem(str(run.path / "spec.json"), differing))
 
     def _summarise(self, campaign: Campaign, run: RunFolder, path: Path) -> LogSummary | None:
         name = f"{campaign.info.name}/{run.spec.server_id}"
         try:
-            return summarise_log(
+            log = summarise_log(
                 read_chunks(path, self.problems), name=name, campaign=campaign.info.name, server_id=run.spec.server_id
             )
         except InputError as error:
             self._note(run, error)
             return None
+        if log.num_impossible:
+            lines = f"{log.num_impossible:,} decode line{'s' if log.num_impossible > 1 else ''}"
+            what = f"{lines} with an impossible accept length (below 1 or above steps + 1), which is not used"
+            self.problems.append(Problem(str(path), what))
+        return log
 
 
 def _windows(parts: Sequence[_Part]) -> pd.DataFrame:
@@ -223,11 +237,11 @@ def _taken(log: LogSummary, sharing: Sequence[_Part]) -> pd.DataFrame:
     return table.assign(**{name: np.repeat(np.array(values, dtype=object), counts) for name, values in names.items()})
 
 
-def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame) -> Iterator[dict[str, object]]:
+def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame, problems: list[Problem]) -> Iterator[dict[str, object]]:
     figures = log_figures_by(windows, ["campaign", "run_id"])
     for part in parts:
         own = figures.get((part.campaign, part.run.spec.run_id), NO_LINES)
-        yield run_row(
+        row, faults = run_row(
             part.run,
             drafter=part.drafter,
             requests=part.requests,
@@ -235,6 +249,8 @@ def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame) -> Iterator[dict[st
             log_row={} if part.log is None else {**own, "num_retractions": _num_retractions(part.run, part.log)},
             accept_length_counters=part.accept_length_counters,
         )
+        problems += [Problem(str(part.run.path), fault) for fault in faults]
+        yield row
 
 
 def _num_retractions(run: RunFolder, log: LogSummary) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from workbench.errors import UsageError
-from workbench.files import replacing
+from workbench.files import replacing, write_advice
 from workbench.parse.records import DecodeRecord, Record, VllmEngineRecord, VllmSpecRecord
 from workbench.table.columns import Column
 from workbench.terminal import printable
@@ -79,7 +79,7 @@ def write_rows(rows: Iterable[Row], how: str, out: Path | None) -> int:
                 return writers[how](rows, file)
     except OSError as error:
         raise UsageError(
-            f"cannot be written ({error.strerror or error})", where=out, next_step="name a file in a folder of yours"
+            f"cannot be written ({error.strerror or error})", where=out, next_step=write_advice(error)
         ) from error
 
 

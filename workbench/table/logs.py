@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import pandas as pd
 
-from workbench.parse.records import LogEvent, LogKind, ParseCounts, StartupFacts
+from workbench.parse.records import LogEvent, LogKind, ParseCounts, Record, StartupFacts
 from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_records, kind_of
 from workbench.table.speeds import main_speeds_df
-from workbench.table.windows import WindowsBuilder
+from workbench.table.starts import StartsBuilder
+from workbench.table.windows import WindowsBuilder, possible_time
 
 MAX_EVENTS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """What one server log says. ``windows`` has the WINDOWS columns, ``events`` are cut at `MAX_EVENTS`."""
+    """What one server log says. ``windows`` has the WINDOWS columns, ``events`` are cut at `MAX_EVENTS`.
+
+    ``num_impossible`` counts decode lines whose accept length no server can have; there it is missing in ``windows``.
+    ``starts_before`` counts the servers that the text holds before the one that is told of here, whose first line is
+    ``first_line``. ``incomplete`` says what of the file could not be read; empty when all of it was.
+    """
 
     name: str
     kind: LogKind
@@ -26,26 +32,68 @@ class LogSummary:
     events_left_out: int
     counts: ParseCounts
     windows: pd.DataFrame
+    num_impossible: int = 0
+    starts_before: int = 0
+    first_line: int = 1
+    incomplete: str = ""
 
 
-def summarise_log(chunks: Iterable[bytes], *, name: str, campaign: str = "", server_id: str = "") -> LogSummary:
-    """Read a log once, keeping one row a decode line and nothing of the rest but events and counts."""
-    counts, facts, windows = CountsBuilder(), FactsBuilder(), WindowsBuilder()
-    events: list[LogEvent] = []
-    left_out = 0
-    kind = LogKind.UNKNOWN
+def summarise_log(
+    chunks: Iterable[bytes], *, name: str, campaign: str = "", server_id: str = "", last_start_only: bool = False
+) -> LogSummary:
+    """Read a log once, keeping one row a decode line and nothing of the rest but events and counts.
+
+    Parameters
+    ----------
+    last_start_only
+        Where several servers wrote to one file, tell of the last one only: facts, events, windows and counts then begin
+        at its first line. Otherwise the facts are those of the first one and the windows those of all.
+    """
+    counts, starts = CountsBuilder(), StartsBuilder()
+    kept, before = _Kept(), ParseCounts()
     for record in iter_records(chunks, counts):
-        facts.feed(record)
-        windows.feed(record)
-        kind = kind if kind is LogKind.SGLANG else kind_of(record) or kind
-        if isinstance(record, LogEvent):
-            if len(events) < MAX_EVENTS:
-                events.append(record)
-            else:
-                left_out += 1
-    known = facts.facts()
-    table = windows.table(known, campaign=campaign, server_id=server_id)
-    return LogSummary(name, kind, known, tuple(events), left_out, counts.counts(), table)
+        if starts.feed(record) and last_start_only:
+            # The line that shows the start is counted already, and belongs to it.
+            before = replace(counts.counts(), lines=record.line - 1, bytes=record.offset)
+            kept = _Kept()
+            for event in starts.carried:
+                kept.feed(event)
+        kept.feed(record)
+    summary = kept.summary(name, _since(before, counts.counts()), campaign=campaign, server_id=server_id)
+    return replace(summary, starts_before=starts.count - 1, first_line=starts.line) if last_start_only else summary
+
+
+class _Kept:
+    """What is kept of the records of one server, or of a whole log."""
+
+    def __init__(self) -> None:
+        self._facts, self._windows = FactsBuilder(), WindowsBuilder()
+        self._events: list[LogEvent] = []
+        self._left_out = 0
+        self._kind = LogKind.UNKNOWN
+
+    def feed(self, record: Record) -> None:
+        self._facts.feed(record)
+        self._windows.feed(record)
+        self._kind = self._kind if self._kind is LogKind.SGLANG else kind_of(record) or self._kind
+        if not isinstance(record, LogEvent):
+            return
+        if len(self._events) < MAX_EVENTS:
+            self._events.append(replace(record, time=possible_time(record.time)))
+        else:
+            self._left_out += 1
+
+    def summary(self, name: str, counts: ParseCounts, *, campaign: str, server_id: str) -> LogSummary:
+        facts = self._facts.facts()
+        table = self._windows.table(facts, campaign=campaign, server_id=server_id)
+        events, impossible = tuple(self._events), self._windows.num_impossible
+        return LogSummary(name, self._kind, facts, events, self._left_out, counts, table, impossible)
+
+
+def _since(before: ParseCounts, now: ParseCounts) -> ParseCounts:
+    """The counts of the lines after ``before``."""
+    names = [item.name for item in fields(ParseCounts) if item.name != "hint"]
+    return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in names})
 
 
 def log_figures(windows: pd.DataFrame) -> Mapping[str, object]:

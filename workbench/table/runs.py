@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from workbench.parse.records import RateDefinition, StartupFacts
@@ -12,6 +13,7 @@ from workbench.table.logs import LogSummary
 from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length
 
 Row = dict[str, object]
+_LEAST_ACCEPT = 0.9
 
 
 def run_row(
@@ -22,19 +24,43 @@ def run_row(
     log: LogSummary | None,
     log_row: Mapping[str, object],
     accept_length_counters: float | None,
-) -> Row:
-    """One row of the runs table. ``log_row`` holds the figures of this run's own decode windows."""
+) -> tuple[Row, list[str]]:
+    """One row of the runs table, and which of its figures cannot be and are left out.
+
+    ``log_row`` holds the figures of this run's own decode windows.
+    """
     facts = log.facts if log is not None else StartupFacts()
     row: Row = {**_asked(run), **_training(drafter), **log_row}
     row |= _server(run, facts, row)
     row |= _measured(run, requests)
     row["accept_length_counters"] = accept_length_counters
+    faults = _take_out_impossible(row)
     row |= _reported(run.reported, row)
     row |= _accept_length(row, run.reported)
     steps, length = row.get("num_steps"), row.get("accept_length")
     if isinstance(steps, int) and isinstance(length, float):
         row["accept_rate"] = (length - 1) / steps
-    return row
+    return row, faults
+
+
+def _take_out_impossible(row: Row) -> list[str]:
+    """Remove accept lengths that no server can have, and speeds that are none; say what was said of the former."""
+    steps = row.get("num_steps")
+    most = steps + 1 if isinstance(steps, int) else math.inf
+    faults = []
+    for source in ("requests", "counters"):
+        name = f"accept_length_{source}"
+        value = row.get(name)
+        # A server may count one step more than a request needed, so a drafter that is never right can end below 1.
+        if isinstance(value, float) and not _LEAST_ACCEPT <= value <= most + 0.01:
+            row[name] = None
+            said = f"below 1 or above steps + 1 = {most}" if most < math.inf else "below 1"
+            faults.append(f"accept length {value:.4g} from {source} cannot be ({said}); it is not used")
+    for name in ("output_tok_per_s", "decode_tok_per_s"):
+        speed = row.get(name)
+        if isinstance(speed, float) and not 0 < speed < math.inf:
+            row[name] = None
+    return faults
 
 
 def _asked(run: RunFolder) -> Row:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import datetime
 
 import pandas as pd
 
+from workbench.parse.arguments import literal
 from workbench.parse.records import (
     DecodeRecord,
     EventKind,
@@ -25,6 +27,11 @@ WAITING_S = 2.0
 WAITING_WINDOWS = 10  # times a typical line at that load
 _FEW = 3  # lines of which the median says what is typical
 _MOST_STEPS = 10**6
+# Servers whose verify step gives at most a token a draft step and the bonus; adaptive ones change their steps.
+_ONE_TOKEN_A_STEP = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"})
+_LONGEST_ACCEPT = 1000.0
+_ROUNDING = 0.01
+_YEARS = range(1990, 2101)  # of any other year a stamp is no time
 _DP = re.compile(r"DP([0-9]{1,6})")
 
 Row = dict[str, object]
@@ -33,18 +40,22 @@ Row = dict[str, object]
 class WindowsBuilder:
     """Feed every record of a log in order, then ask for the table. Keeps one row a decode line.
 
-    Until the arguments of the server are known, ``window_tokens`` holds the intervals a line stands for.
+    Until the arguments of the server are known, ``window_tokens`` holds the intervals a line stands for. Accept lengths
+    that no server can have become missing; `num_impossible` counts their lines, repetitions of other ranks too.
     """
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._heads: list[tuple[int, int, frozenset[str]]] = []
         self._starts = 0
+        self._most_accepted = _LONGEST_ACCEPT
+        self.num_impossible = 0
         self._opening: dict[int, bool] = {}
         self._all_opening = False
         self._running: dict[int, int | None] = {}
         self._has_prefill = False
         self._engine: VllmEngineRecord | None = None
+        self._plain_rows: list[Row] = []
 
     def feed(self, record: Record) -> None:
         if isinstance(record, DecodeRecord):
@@ -57,12 +68,14 @@ class WindowsBuilder:
             self._event(record)
         elif isinstance(record, VllmEngineRecord):
             self._engine = record
+            self._plain_rows.append(_engine_row(record))
         else:
             self._vllm(record)
 
     def _event(self, event: LogEvent) -> None:
         if event.kind is EventKind.SERVER_ARGS:
             self._starts += 1
+            self._most_accepted = _most_accepted(event)
             self._running.clear()
         if event.kind in (EventKind.READY, EventKind.FLUSH):
             # Nothing runs on any rank, seen or unseen.
@@ -72,24 +85,27 @@ class WindowsBuilder:
     def _decode(self, record: DecodeRecord) -> None:
         rank = dp_rank(record.ranks)
         self._heads.append((self._starts, rank, record.ranks))
+        accept_len, impossible = self._possible(record.accept_len)
         self._rows.append(
             {
                 "line": record.line,
                 "offset": record.offset,
-                "time": record.time,
+                "time": possible_time(record.time),
                 "dp_rank": rank,
                 "running_req": record.running_req,
                 "queue_req": record.queue_req,
                 "tokens": record.tokens,
                 "token_usage": record.token_usage,
-                "accept_len": record.accept_len,
+                "accept_len": accept_len,
                 "accept_rate_printed": record.accept_rate,
                 "cuda_graph": record.cuda_graph,
                 "gen_tok_per_s": record.gen_tok_per_s,
                 "before_req": self._running.get(rank, 0),
                 "opening": self._opening.get(rank, self._all_opening),
-                "window_tokens": 1.0,
-                "truncated": record.truncated,
+                # Of a line with an impossible accept length the tokens are not known either.
+                "window_tokens": None if impossible else 1.0,
+                # "nan" is no plain line's missing value but one that cannot be read.
+                "truncated": record.truncated or "accept len" in record.extra,
             }
         )
         self._opening[rank] = False
@@ -99,16 +115,19 @@ class WindowsBuilder:
         # The engine line just before carries the speed and load of the same interval.
         engine, self._engine = self._engine, None
         self._heads.append((self._starts, 0, frozenset()))
+        # Where there is speculation, an engine line without such a line is an interval without drafts.
+        self._plain_rows = []
+        accept_len, _ = self._possible(record.mean_acceptance_length)
         self._rows.append(
             {
                 "line": record.line,
                 "offset": record.offset,
-                "time": record.time,
+                "time": possible_time(record.time),
                 "dp_rank": 0,
                 "running_req": engine.running_req if engine else None,
                 "queue_req": engine.queue_req if engine else None,
                 "token_usage": engine.kv_usage if engine else None,
-                "accept_len": record.mean_acceptance_length,
+                "accept_len": accept_len,
                 "accept_rate_printed": record.draft_acceptance_rate,
                 "gen_tok_per_s": engine.gen_tok_per_s if engine else None,
                 "opening": False,
@@ -116,9 +135,17 @@ class WindowsBuilder:
             }
         )
 
+    def _possible(self, accept_len: float | None) -> tuple[float | None, bool]:
+        """The accept length, or nothing and that it cannot be."""
+        if accept_len is None or 1 - _ROUNDING <= accept_len <= self._most_accepted + _ROUNDING:
+            return accept_len, False
+        self.num_impossible += 1
+        return None, True
+
     def table(self, facts: StartupFacts, *, campaign: str, server_id: str) -> pd.DataFrame:
         """The table of windows, of one reporter a data parallel rank."""
-        table = frame(WINDOWS, self._spoken_once())
+        # Without any other line the engine lines of vLLM are those of a plain server.
+        table = frame(WINDOWS, self._spoken_once() or self._plain_rows)
         table["campaign"], table["run_id"], table["server_id"] = campaign, "", server_id
         # vLLM prints by the clock, so its lines do not tell how many tokens they stand for: those stay missing.
         interval = log_interval(facts) * table["window_tokens"]
@@ -161,6 +188,35 @@ def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
     # Where the number of tokens is not known, neither is the time, and the low speed has to do.
     long = (WAITING_WINDOWS * speed < typical) & ~(table["window_s"] <= WAITING_S)
     return (long & (opening | (not tells_openings))) | (speed == 0)
+
+
+def _engine_row(record: VllmEngineRecord) -> Row:
+    """The line of a vLLM server without speculation."""
+    return {
+        "line": record.line,
+        "offset": record.offset,
+        "time": possible_time(record.time),
+        "dp_rank": 0,
+        "running_req": record.running_req,
+        "queue_req": record.queue_req,
+        "token_usage": record.kv_usage,
+        "gen_tok_per_s": record.gen_tok_per_s,
+        "opening": False,
+        "truncated": record.truncated,
+    }
+
+
+def _most_accepted(server_args: LogEvent) -> float:
+    """Most tokens a verify step of this server can give, as far as its arguments tell."""
+    stated = {name: literal(text) for name, text in server_args.fields.items()}
+    steps = stated.get("speculative_num_steps")
+    fixed = stated.get("speculative_algorithm") in _ONE_TOKEN_A_STEP and stated.get("speculative_adaptive") is not True
+    return steps + 1.0 if fixed and type(steps) is int and 0 < steps < _LONGEST_ACCEPT else _LONGEST_ACCEPT
+
+
+def possible_time(time: datetime | None) -> datetime | None:
+    """The time stamp, ``None`` where it can only be a slip: no axis of time holds the year 1 or 9999."""
+    return time if time is not None and time.year in _YEARS else None
 
 
 def dp_rank(ranks: frozenset[str]) -> int:

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from diagnosis_logs import decode, diagnosed, only, plain, recorded, rules, said, speculative_args, started, summary
 
-from workbench.analysis.diagnosis import RULES, Certainty, diagnose, render_text
+from workbench.analysis.diagnosis import RULES, Certainty, diagnose, loaded_dtypes, render_text
+from workbench.preflight.result import CheckResult, Severity
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +46,21 @@ def test_the_recorded_baseline_is_healthy(h200) -> None:
     )
 
 
-def test_the_recorded_pair_is_not_decidable_at_8(h200) -> None:
+def test_the_recorded_pair_loses_at_32_and_is_not_decidable_at_1_and_8(h200) -> None:
     diagnosis = diagnose(h200["sim25-s3"], baseline=h200["base"])
 
     assert not diagnosis.certain_fault
     evidence = {line.split(" ")[0]: line for line in only(diagnosis, "does_it_pay").evidence}
     assert "they disagree" in evidence["8"]
-    assert "not decidable from these two logs at 1, 8 and 32 running requests" in diagnosis.verdict
+    assert "the median line alone is near even" in evidence["8"]
+    assert diagnosis.verdict.startswith(
+        "No fault found. Speculation loses at 32 running requests (0.55x over the whole log, 0.86x by the median line) "
+        "and is not decidable from these two logs at 1 and 8 running requests (1.07x over the whole log, 1.03x by the "
+        "median line; 0.48x, 0.97x); "
+    )
+    names = set(diagnosis.figures["name"])
+    assert {f"speedup over the whole log (estimate) at {level} running" for level in (1, 8, 32)} < names
+    assert {f"break-even accept length by median line at {level} running" for level in (1, 8, 32)} < names
 
 
 def test_the_recorded_simulated_run_alone_has_no_fault(h200) -> None:
@@ -64,7 +73,9 @@ def test_the_recorded_simulated_run_alone_has_no_fault(h200) -> None:
 def test_the_log_at_48_running_suspects_flag_and_drafter_and_sees_the_cap() -> None:
     diagnosis = diagnose(recorded("kimi_k25/custom-v1-n4-c48"))
 
-    assert rules(diagnosis)[:3] == ["suspected_flag", "suspected_drafter", "capped_by_speculation"]
+    # By certainty: the cap is likely, the other two suspected. The verdict begins with what to look at first.
+    assert rules(diagnosis)[:3] == ["capped_by_speculation", "suspected_flag", "suspected_drafter"]
+    assert diagnosis.verdict.startswith("Nothing is accepted")
     assert only(diagnosis, "rate_misread").certainty is Certainty.CERTAIN
     assert not diagnosis.certain_fault
 
@@ -81,6 +92,41 @@ def test_the_log_of_16_draft_tokens_shows_the_waste() -> None:
 
     assert rules(diagnosis)[0] == "wasted_width"
     assert "graph_off" not in rules(diagnosis)
+
+
+def test_findings_are_sorted_by_certainty_with_notes_last() -> None:
+    checks = [CheckResult("dtype", Severity.WARNING, "dtypes differ", "config.json", "make them alike")]
+    checks += [CheckResult("capture-layers", Severity.NOTE, "captures layers 1, 3, 5 of 9", "config.json", "compare")]
+    checks += [CheckResult("norm-output", Severity.WARNING, "norm_output is on", "config.json", "ask")]
+    checks += [CheckResult("missing", Severity.ERROR, "fc.weight is missing", "model.safetensors", "export again")]
+    diagnosis = diagnosed(*started(), *[decode(accept=2.4, rate=0.47)] * 3, draft_checks=checks)
+
+    assert rules(diagnosis) == [
+        "draft_missing",
+        "draft_dtype",
+        "draft_norm_output",
+        "draft_capture_layers",
+        "no_baseline",
+    ]
+    assert [finding.is_fault for finding in diagnosis.findings] == [True, True, True, False, False]
+    assert diagnosis.verdict.endswith("; 2 suspicions about the draft, see 2 and 3.")
+
+
+def test_a_text_that_is_no_log_raises_no_questions_about_a_server() -> None:
+    diagnosis = diagnosed("# A project", "", "Some words about it.")
+
+    assert rules(diagnosis) == ["no_decode_lines"]
+    assert diagnosis.not_known == ()
+
+
+def test_what_target_and_draft_were_loaded_in() -> None:
+    # Without a dtype in the weight lines (0.5.14) the KV caches say it: kv_cache_dtype is auto there.
+    assert loaded_dtypes(recorded("h200_smollm2/_servers/sim25-s3")) == ("bfloat16", "bfloat16")
+    assert loaded_dtypes(summary(*started())) == ("bfloat16", "bfloat16")
+    assert loaded_dtypes(summary(speculative_args(dtype="float16"))) == ("float16", "float16")
+    assert loaded_dtypes(summary(speculative_args(dtype="auto"))) == (None, None)
+    cache = said("KV Cache is allocated. dtype: torch.bfloat16, #tokens: 131072, K size: 1.41 GB, V size: 1.41 GB")
+    assert loaded_dtypes(summary(speculative_args(kv_cache_dtype="fp8_e4m3"), cache)) == (None, None)
 
 
 # --- figures and what is not known -------------------------------------------------------------------------------
@@ -162,6 +208,18 @@ def test_the_text_keeps_to_its_width_but_for_words_and_figures() -> None:
 
     prose = text[: text.index("KEY FIGURES")].splitlines()
     assert all(len(line) <= 60 or len(line.split()) <= 2 for line in prose)
+
+
+def test_the_text_shows_the_most_useful_figures_and_how_many_more_there_are(h200) -> None:
+    diagnosis = diagnose(h200["sim25-s3"], baseline=h200["base"])
+    short, long = (render_text(diagnosis, all_figures=every) for every in (False, True))
+    rows, every = (text.split("KEY FIGURES\n")[1].split("\n\n")[0].splitlines() for text in (short, long))
+
+    assert len(every) == len(diagnosis.figures)
+    assert len(rows) == 13
+    assert rows[-1] == f"   and {len(every) - 12} more with --all"
+    assert any(row.startswith("   accept length ") for row in rows)
+    assert sum(row.startswith("   speedup ") for row in rows) == 6
 
 
 def test_a_log_cannot_steer_the_terminal() -> None:

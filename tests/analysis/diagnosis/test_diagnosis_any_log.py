@@ -94,4 +94,4 @@ def test_only_the_drafter_is_blamed_where_the_deployment_is_right(folder: Path) 
 
     assert set(rules(diagnosis)) <= {"does_it_pay", "low_accept_length"}
     assert not diagnosis.certain_fault
-    assert "does not pay" in diagnosis.verdict
+    assert "Speculation loses" in diagnosis.verdict

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from diagnosis_logs import decode, diagnosed, only, plain, rules, server_args, speculative_args, started
+from diagnosis_logs import decode, diagnosed, only, plain, recorded, rules, server_args, speculative_args, started
 
-from workbench.analysis.diagnosis import Certainty
+from workbench.analysis.diagnosis import Certainty, diagnose
 
 
 def spec(speed: float, running: int = 1, accept: float = 2.4) -> list[str]:
@@ -33,8 +33,7 @@ def test_a_clear_loss_names_the_accept_length_that_would_pay() -> None:
     assert "break-even accept length 3.33, reached 2.10" in finding.evidence[0]
     assert finding.is_fault
     assert diagnosis.verdict == (
-        "No fault found. Speculation does not pay at 1 running request (0.63x): accept length is 2.10 and break-even "
-        "3.33."
+        "No fault found. Speculation loses at 1 running request (0.63x): accept length is 2.10 and break-even 3.33."
     )
 
 
@@ -45,6 +44,8 @@ def test_a_speedup_near_one_is_not_decidable_from_one_pass() -> None:
         "Whether speculation pays is not decidable from these two logs at 1 running request (1.02x)"
     )
     assert "5 passes" in only(diagnosis, "does_it_pay").next_action
+    # 2.4 / 1.025
+    assert "break-even accept length 2.34, reached 2.40" in only(diagnosis, "does_it_pay").evidence[0]
 
 
 def test_loads_are_judged_one_by_one() -> None:
@@ -53,7 +54,7 @@ def test_loads_are_judged_one_by_one() -> None:
     )
 
     assert only(diagnosis, "does_it_pay").title == (
-        "Speculation pays at 1 running request (1.50x) and does not pay at 32 running requests (0.50x)"
+        "Speculation pays at 1 running request (1.50x) and loses at 32 running requests (0.50x)"
     )
 
 
@@ -63,7 +64,7 @@ def test_a_load_that_is_left_open_is_not_called_a_win() -> None:
     )
 
     assert only(diagnosis, "does_it_pay").title == (
-        "Speculation pays at 1 running request (1.50x) and cannot be judged from these logs at 32 running requests "
+        "Speculation pays at 1 running request (1.50x) and is not decidable from these two logs at 32 running requests "
         "(1.03x)"
     )
 
@@ -87,6 +88,9 @@ def test_swapped_logs_are_told() -> None:
     diagnosis = diagnosed(*plain(), *base(80.0), baseline=(*started(), *spec(120.0)))
 
     assert "swapped" in only(diagnosis, "unusable_baseline").title
+    assert diagnosis.verdict == (
+        "The two logs are swapped: the baseline is the speculative one; exchange LOG and --baseline."
+    )
 
 
 def test_a_speculative_baseline_is_refused() -> None:
@@ -139,6 +143,50 @@ def test_without_a_baseline_the_speed_to_beat_and_the_command_are_given() -> Non
     assert "speculative" not in finding.next_action
     assert "--baseline" in finding.next_action
     assert any("whether speculation pays" in point for point in diagnosis.not_known)
+
+
+def command(**given: object) -> str:
+    action = only(diagnosed(*started(speculative_args(**given)), *spec(66.9)), "no_baseline").next_action
+    return action[action.index("`") : action.index(", send")]
+
+
+def test_the_command_copies_what_is_not_at_its_default() -> None:
+    assert command(
+        disable_prefill_cuda_graph=True,
+        disable_radix_cache=False,
+        chunked_prefill_size=4096,
+        page_size=1,
+        kv_cache_dtype="auto",
+        quantization=None,
+        served_model_name="/models/target",
+        lora_paths=[],
+        cuda_graph_bs=[1, 2, 4],
+        decode_log_interval=10,
+        speculative_num_steps=5,
+    ) == (
+        "`python -m sglang.launch_server --model-path /models/target --chunked-prefill-size 4096 --cuda-graph-bs 1 2 4 "
+        "--decode-log-interval 10 --max-running-requests 128 --disable-prefill-cuda-graph`"
+    )
+
+
+def test_the_command_leaves_out_places_and_names_what_it_may_not_copy() -> None:
+    said = command(host="0.0.0.0", port=31000, random_seed=7, api_key="sk-1", disable_overlap_schedule=True)
+
+    assert said == (
+        "`python -m sglang.launch_server --model-path /models/target --max-running-requests 128` "
+        "(not copied: api_key and disable_overlap_schedule)"
+    )
+
+
+def test_the_command_of_a_recorded_server_is_that_of_its_recorded_baseline() -> None:
+    text = only(diagnose(recorded("h200_smollm2/_servers/sim25-s3")), "no_baseline").next_action
+    for flag in ("--context-length 4096", "--mem-fraction-static 0.5", "--max-running-requests 32"):
+        assert flag in text
+    for flag in ("--attention-backend triton", "--cuda-graph-max-bs-decode 32", "--disable-prefill-cuda-graph"):
+        assert flag in text
+    # Defaults of 0.5.14 and objects that no flag takes.
+    for word in ("--schedule-policy", "--hicache", "--moe", "PhaseConfig", "--served-model-name", "--port"):
+        assert word not in text
 
 
 @pytest.mark.parametrize("lines", [(*plain(), *base(80.0)), (*started(), *[decode(accept=1.0, rate=0.0)] * 3)])

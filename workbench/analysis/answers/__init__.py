@@ -27,6 +27,7 @@ from workbench.analysis.answers.training import (
     curve_notes,
     curve_sentence,
     next_training,
+    other_curves,
     same_data,
     training_sizes,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "next_training",
     "offline_against_served",
     "offline_agrees",
+    "other_curves",
     "pays",
     "queued",
     "rate_misleads",

@@ -15,7 +15,7 @@ from workbench.analysis.answers.common import (
     run_name,
 )
 from workbench.analysis.frames import most
-from workbench.analysis.wording import count, number, one_of, span
+from workbench.analysis.wording import count, number, one_of, span, speed_span
 
 MIN_STEP_COUNTS = 3
 
@@ -151,10 +151,9 @@ def graphs_off(costs: pd.DataFrame) -> str | None:
     reached = real["accept_length_high"].max()
     if off.empty or not off["break_even_low"].min() > reached:
         return None
-    bases = one_of(f"{number(speed)}" for speed in sorted(off["base_tok_per_s"].dropna().unique()))
     return (
         f"With CUDA graphs off break-even is {break_even_span(off)}, above every accept length measured (at most "
-        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {bases} tok/s.{_switched_on(real)}"
+        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {speed_span(off['base_tok_per_s'])} tok/s.{_switched_on(real)}"
     )
 
 

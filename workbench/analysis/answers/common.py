@@ -41,7 +41,7 @@ def draft_tokens(tokens: object) -> str:
 def run_name(run: Row, among: pd.DataFrame) -> str:
     """The run's label, and the settings that set it apart from other runs of that label."""
     same = among[among["label"] == run["label"]]
-    parts = [str(run["label"])]
+    parts = [str(run["label"] if known(run["label"]) else run["run_id"])]
     for column, words in _APART:
         if column in same and len(same[column].dropna().unique()) > 1 and run[column] is not None:
             parts.append(words.format(run[column]))

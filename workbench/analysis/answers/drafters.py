@@ -6,7 +6,7 @@ import pandas as pd
 
 from workbench.analysis.answers.common import real_runs, run_name
 from workbench.analysis.frames import most
-from workbench.analysis.wording import count, one_of, span
+from workbench.analysis.wording import count, few, span
 
 NOTHING = 1.05  # an accept length below this means that no draft is accepted
 AGREE = 0.1  # accept lengths are read to about one tenth
@@ -38,7 +38,7 @@ def accepts_nothing(runs: pd.DataFrame) -> str | None:
         alive = best[best >= NOTHING]
         if dead and len(alive):
             return (
-                f"{one_of(map(str, dead))} accepted nothing although {alive.idxmax()} reached {alive.max():.2f} in "
+                f"{few(map(str, dead))} accepted nothing although {alive.idxmax()} reached {alive.max():.2f} in "
                 f"group {group}: suspect a mismatch between training and serving (capture layers, precision, engine) "
                 "before its data."
             )

@@ -72,6 +72,13 @@ def _needed(fit: ScalingFit) -> str:
     return f"no amount is known to reach {level}"
 
 
+def other_curves(fits: list[ScalingFit], most: int = 3) -> list[str]:
+    """The sentences of the curves after the first."""
+    said = [curve_sentence(fit) for fit in fits[1 : most + 1]]
+    more = len(fits) - 1 - len(said)
+    return [*said, f"{count(more, 'more curve')} in the table of curves."] if more > 0 else said
+
+
 def curve_notes(fits: list[ScalingFit]) -> list[str]:
     """Why the data needed are not known and what the curves cannot separate; the curve's name where they differ."""
     said: dict[str, list[str]] = {}

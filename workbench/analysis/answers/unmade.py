@@ -8,7 +8,7 @@ import pandas as pd
 
 from workbench.analysis.answers.common import at_lowest, real_runs
 from workbench.analysis.frames import least
-from workbench.analysis.wording import count, number, one_of, span
+from workbench.analysis.wording import count, few, span, speed_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
         tokens=tokens,
         break_even_low=low,
         break_even_high=high,
-        from_baseline=one_of(sorted(map(str, shape["baseline_group"].dropna().unique()))),
+        from_baseline=few(sorted(map(str, shape["baseline_group"].dropna().unique()))),
         to_baseline=str(nearest["baseline_group"]),
         unstated=tuple(made.loc[made["num_draft_tokens"].isna(), "tok_per_s"].dropna().astype(float)),
     )
@@ -106,7 +106,7 @@ def missing_sentence(missing: Missing) -> str:
     )
     unstated = ""
     if missing.unstated:
-        speeds = one_of(f"{number(speed)} tok/s" for speed in missing.unstated)
+        speeds = f"{speed_span(missing.unstated)} tok/s"
         states = "does" if len(missing.unstated) == 1 else "do"
         unstated = f" ({count(len(missing.unstated), 'run')} at {speeds} {states} not state the draft tokens)"
     reached = f"{missing.accept_length:.1f} at {count(missing.from_tokens, 'draft token')}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import count
+from workbench.analysis.diagnosis.words import count, load
 from workbench.analysis.wording import number
 from workbench.parse.records import EventKind, RateDefinition
 
@@ -84,17 +84,17 @@ def _speeds(log: Reading, whose: str) -> Iterator[_Row]:
         if reached is None:
             continue
         lines = count(int((log.busy["running_req"] == level).sum()), "decode line")
-        yield f"{whose}speed at {level} running", reached, number(reached), "tok/s", f"median of {lines}"
+        at = f"at {load(level, log.ranks_at(level))} running"
+        yield f"{whose}speed {at}", reached, number(reached), "tok/s", f"median of {lines}"
         length = log.accept_length_at(level)
         if length is not None and reached > 0:
-            ranks = max(1, int(log.windows["dp_rank"].nunique()))
-            cycle = 1000 * length * level * ranks / reached
-            yield f"time of a step at {level} running", cycle, f"{cycle:.1f}", "ms", "accept length x running / speed"
+            cycle = 1000 * length * level * log.ranks_at(level) / reached
+            yield f"time of a step {at}", cycle, f"{cycle:.1f}", "ms", "accept length x running / speed"
 
 
 def _against(case: Case) -> Iterator[_Row]:
     for item in case.level_speeds:
-        at = f"at {item.level} running"
+        at = f"at {item.load} running"
         open_point = "" if item.is_decidable else "; not decidable"
         length = case.log.accept_length_at(item.level)
         for how, speedup in (("over the whole log (estimate)", item.whole_log), ("by median line", item.median)):
@@ -148,8 +148,10 @@ def _open_speculation(case: Case, *, has_draft_checks: bool) -> Iterator[str]:
     log = case.log
     if not log.is_speculative:
         return
-    if not case.is_pair and not case.accepts_nothing:
+    if case.baseline is None and not case.accepts_nothing:
         yield f"whether speculation pays: start {baseline_hint(log)} and give its log with --baseline"
+    elif case.baseline is not None and not case.is_pair:
+        yield "whether speculation pays: these two logs cannot be compared, for the reason that a finding gives"
     if log.is_vllm:
         return
     missing = [

@@ -76,11 +76,28 @@ class Reading:
 
     @cached_property
     def is_speculative(self) -> bool | None:
-        if self.accept_length is not None:
+        """``None`` when neither a server argument nor a whole decode line tells."""
+        if self.accept_length is not None or self.log.num_impossible:
             return True
         if "speculative_algorithm" in self.facts.server_args:
             return self.algorithm is not None
-        return False if len(self.windows) else None
+        if self.windows["accept_rate_printed"].notna().any():
+            return True
+        return False if len(self.windows) > self.num_cut else None
+
+    @cached_property
+    def num_cut(self) -> int:
+        """Decode lines that are cut off or hold an accept length that is no number."""
+        return int(self.windows["truncated"].fillna(False).sum())
+
+    @cached_property
+    def ranks(self) -> int:
+        """Data parallel ranks, by the server arguments or the decode lines."""
+        return max(1, self.int_arg("dp_size") or 1, int(self.windows["dp_rank"].nunique()))
+
+    def ranks_at(self, level: int) -> int:
+        """Data parallel ranks that `speed_at` adds up."""
+        return int(self.busy.loc[self.busy["running_req"] == level, "dp_rank"].nunique())
 
     @cached_property
     def figures(self) -> dict[str, object]:
@@ -178,13 +195,15 @@ class Case:
 
     @cached_property
     def is_pair(self) -> bool:
-        """A speculative log with a plain baseline, both with decode lines."""
+        """A speculative log with a plain baseline, both with speeds, of one engine and as many ranks."""
         base = self.baseline
         return (
             base is not None
             and bool(self.log.is_speculative)
             and base.is_speculative is False
             and bool(len(self.log.busy) and len(base.busy))
+            and self.log.log.kind is base.log.kind
+            and self.log.ranks == base.ranks
         )
 
     @cached_property
@@ -192,7 +211,7 @@ class Case:
         """Both logs at the loads that hold most of this one; empty where they cannot be compared."""
         if not self.is_pair or self.baseline is None:
             return ()
-        common = level_speeds(self.log.windows, self.baseline.windows)
+        common = level_speeds(self.log.windows, self.baseline.windows, ranks=self.log.ranks)
         return tuple(item for item in common if item.level in self.log.levels)
 
     @cached_property

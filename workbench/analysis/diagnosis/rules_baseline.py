@@ -42,6 +42,17 @@ def unusable_baseline(case: Case) -> Iterator[Finding]:
         )
     elif case.log.is_speculative is False:
         yield _unusable("Neither log is speculative", "give the speculative server's log as LOG", is_fault=False)
+    elif base.is_speculative is None and len(base.windows):
+        yield _unusable(
+            f"Whether the baseline log speculates is not known: {base.num_cut:,} of "
+            f"{count(len(base.windows), 'decode line')} are cut or unreadable",
+            "give the baseline log as the server printed it, with its first lines",
+        )
+    elif not len(base.busy) and base.is_vllm:
+        yield _unusable(
+            "The baseline log has no engine line with a usable speed",
+            "give a stretch of the vLLM log under load, with 'Avg generation throughput' above 0",
+        )
     elif not len(base.busy):
         yield _unusable(
             "The baseline log has no decode line with a usable speed",
@@ -59,6 +70,38 @@ def _unusable(title: str, next_action: str, *, is_fault: bool = True) -> Finding
         is_fault=is_fault,
         headline=f"{title}; {next_action}" if is_fault else "",
     )
+
+
+def not_comparable(case: Case) -> Iterator[Finding]:
+    """Both logs can be read and yet say nothing of each other; or this one has no speed."""
+    log, base = case.log, case.baseline
+    if base is None or not log.is_speculative or base.is_speculative is not False:
+        return
+    if not len(log.busy):
+        yield _refused(
+            f"this log has no usable speed in {count(len(log.windows), 'decode line')}",
+            "give a stretch of this server's log under load: requests of at least 256 tokens, --decode-log-interval 10",
+        )
+    elif len(base.busy) and log.log.kind is not base.log.kind:
+        yield _refused(
+            f"this log is {_engine(log)}'s and the baseline {_engine(base)}'s",
+            f"give the log of the same {_engine(log)} server without speculation as --baseline: between engines the "
+            "difference in speed is not that of speculation",
+        )
+    elif len(base.busy) and log.ranks != base.ranks:
+        yield _refused(
+            f"{count(log.ranks, 'data parallel rank')} here, {base.ranks:,} in the baseline",
+            f"start both servers with the same --dp-size ({log.ranks}) and send the same load",
+        )
+
+
+def _refused(why: str, next_action: str) -> Finding:
+    title = f"Whether speculation pays cannot be said: {why}"
+    return Finding("not_comparable", title, Certainty.CERTAIN, (), next_action, headline=f"{title}; {next_action}")
+
+
+def _engine(log: Reading) -> str:
+    return "vLLM" if log.is_vllm else "SGLang"
 
 
 def other_backend(case: Case) -> Iterator[Finding]:

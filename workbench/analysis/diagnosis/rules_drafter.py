@@ -18,9 +18,35 @@ LOW_ACCEPT_LENGTH = 2.0
 WIDE = 8  # draft tokens from which a poor yield is worth a finding
 WASTED = 4  # draft tokens per accepted token
 CONTEXT_EDGES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 30)
+NOTABLE_SHARE = 0.1  # of the decode lines; below it an odd value is a passing accident
 MIN_LINES = 5  # decode lines that an average of a part of the log needs
 _EAGLE_FAMILY = {None, "EAGLE", "EAGLE3", "NEXTN"}
 _CHECK = "workbench check DRAFT_DIR --target TARGET_DIR"
+
+
+def impossible_values(case: Case) -> Iterator[Finding]:
+    """Accept lengths below 1 or beyond steps + 1: no server counts so, so nothing may be concluded from them."""
+    log = case.log
+    odd, sound = log.log.num_impossible, log.num_accept_lines
+    if not odd:
+        return
+    steps = log.facts.num_steps
+    most = "" if steps is None else f" or above {steps + 1} ({count(steps, 'step')} and the bonus token)"
+    title = f"Impossible value: accept length below 1{most} in {count(odd, 'decode line')}"
+    is_fault = odd >= NOTABLE_SHARE * (odd + sound)
+    next_action = (
+        "look at the accept len of the decode lines: a changed server or a damaged copy printed it; the figures leave "
+        "these lines out"
+    )
+    yield Finding(
+        "impossible_values",
+        title,
+        Certainty.CERTAIN,
+        (f"{count(sound, 'decode line')} with an accept length that can be",),
+        next_action,
+        is_fault=is_fault,
+        headline=f"{title}; {next_action}" if is_fault else "",
+    )
 
 
 def nothing_accepted(case: Case) -> Iterator[Finding]:

@@ -34,6 +34,8 @@ def does_it_pay(case: Case) -> Iterator[Finding]:
 
 
 def _no_common_load(log: Reading, base: Reading) -> Finding:
+    if set(log.levels) & set(base.levels):
+        return _no_times()
     here, there = ([str(level) for level in reading.levels] for reading in (log, base))
     return Finding(
         "does_it_pay",
@@ -47,8 +49,21 @@ def _no_common_load(log: Reading, base: Reading) -> Finding:
     )
 
 
+def _no_times() -> Finding:
+    title = "Whether speculation pays is not decidable: the decode lines of one log do not tell their time"
+    return Finding(
+        "does_it_pay",
+        title,
+        Certainty.CERTAIN,
+        ("a line's time follows from its accept length, running requests and speed, and one of them cannot be read",),
+        "give both logs as the servers printed them",
+        is_fault=False,
+        headline=title,
+    )
+
+
 def _outcome(speeds: Sequence[LevelSpeed]) -> str:
-    """``Speculation pays at 1 running request (1.50x) and loses at 32 running requests (0.63x)``, each load by itself."""
+    """``Speculation pays at 1 running request (1.50x) and loses at 32 running requests (0.63x)``."""
     groups = (
         ("pays", [item for item in speeds if item.wins]),
         ("loses", [item for item in speeds if item.loses]),
@@ -65,7 +80,7 @@ def _at_loads(speeds: Sequence[LevelSpeed]) -> str:
     # The first pair names the two estimates; where it reads as one figure, each later one has to name them.
     named = speeds[0].both != speeds[0].pair
     said = [speeds[0].both, *(item.pair if named else item.both for item in speeds[1:])]
-    return f"{at_loads([item.level for item in speeds])} ({'; '.join(said)})"
+    return f"{at_loads([item.level for item in speeds], [item.ranks for item in speeds])} ({'; '.join(said)})"
 
 
 def _needed(case: Case, loses: list[LevelSpeed]) -> str:
@@ -74,7 +89,7 @@ def _needed(case: Case, loses: list[LevelSpeed]) -> str:
     if length is None:
         return ""
     is_only_load = len(loses) == len(case.level_speeds) == 1
-    where = ": " if is_only_load else f"; {at_loads([loses[-1].level])} "
+    where = ": " if is_only_load else f"; {at_loads([loses[-1].level], [loses[-1].ranks])} "
     return f"{where}accept length is {length:.2f} and break-even {loses[-1].break_even(length)}"
 
 
@@ -82,8 +97,8 @@ def _level_evidence(case: Case, base: Reading, item: LevelSpeed) -> str:
     here, there = case.log.speed_at(item.level), base.speed_at(item.level)
     length = case.log.accept_length_at(item.level)
     # What a client alone sees explains a disagreement; where both agree it only lengthens the line.
-    text = f"{item.level} running: {item.reason.split('; ')[0] if item.is_decidable else item.reason}"
-    if here is not None and there is not None:
+    text = f"{item.load} running: {item.reason.split('; ')[0] if item.is_decidable else item.reason}"
+    if here is not None and there is not None and case.log.ranks_at(item.level) == base.ranks_at(item.level):
         text += f"; median line {number(here)} against {number(there)} tok/s"
     if length is None:
         return text
@@ -121,7 +136,10 @@ def no_baseline(case: Case) -> Iterator[Finding]:
     speeds = [(level, reached) for level in log.levels if (reached := log.speed_at(level)) is not None]
     if not speeds:
         return
-    limits = f"{one_of(number(reached) for _, reached in speeds)} tok/s {at_loads([level for level, _ in speeds])}"
+    loads = at_loads([level for level, _ in speeds], [log.ranks_at(level) for level, _ in speeds])
+    limits = f"{one_of(number(reached) for _, reached in speeds)} tok/s {loads}"
+    length = log.accept_length
+    reached_length = "Accept length not known" if length is None else f"Accept length {length:.2f}"
     shape = "" if log.facts.num_steps is None else f" at {count(log.facts.num_steps, 'step')}"
     yield Finding(
         "no_baseline",
@@ -130,6 +148,6 @@ def no_baseline(case: Case) -> Iterator[Finding]:
         (f"it pays only where the plain server is slower than {limits}",),
         f"start {baseline_command(log)}, send the same load, then: workbench diagnose LOG --baseline BASELINE_LOG",
         is_fault=False,
-        headline=f"Accept length {log.accept_length:.2f}{shape}; whether that pays needs a baseline log (--baseline): "
+        headline=f"{reached_length}{shape}; whether that pays needs a baseline log (--baseline): "
         f"it does where the plain server is slower than {limits}",
     )

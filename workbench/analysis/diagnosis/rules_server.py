@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from workbench.analysis.diagnosis.causes import CAUSES, FATAL, Cause
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, count
+from workbench.analysis.diagnosis.words import at_line, count, quoted
 from workbench.analysis.wording import one_of
 from workbench.parse.records import EventKind, LogEvent, LogKind
 
@@ -61,7 +61,7 @@ def _first_of_each(events: list[LogEvent], cause: Cause) -> list[LogEvent]:
 def no_decode_lines(case: Case) -> Iterator[Finding]:
     """Without a decode line there is nothing to judge; what to look for depends on how far the log goes."""
     log = case.log
-    if len(log.windows):
+    if len(log.windows) and not _is_plain_vllm(case):
         return
     what, next_action = _missing(log)
     yield Finding(
@@ -74,8 +74,64 @@ def no_decode_lines(case: Case) -> Iterator[Finding]:
     )
 
 
+def _is_plain_vllm(case: Case) -> bool:
+    """Engine lines alone serve as a baseline; only as a swapped one they are judged here."""
+    is_swapped = case.baseline is not None and case.baseline.is_speculative is True
+    return case.log.is_vllm and case.log.is_speculative is False and not is_swapped
+
+
+def unreadable_lines(case: Case) -> Iterator[Finding]:
+    """Decode lines that break off before their accept length: they show neither speculation nor its absence."""
+    log = case.log
+    if not len(log.windows) or log.num_cut < len(log.windows) or log.accept_length is not None:
+        return
+    if log.is_speculative is False:
+        return
+    unknown = "Accept length" if log.is_speculative else "Whether it speculates"
+    title = f"{unknown} is not known: {log.num_cut:,} of {count(len(log.windows), 'decode line')} are cut or unreadable"
+    next_action = "give the log as the server printed it: whole lines, and its first ones with server_args"
+    first = at_line(int(log.windows["line"].iloc[0]), "decode line without a readable end or accept length")
+    yield Finding(
+        "unreadable_lines", title, Certainty.CERTAIN, (first,), next_action, headline=f"{title}; {next_action}"
+    )
+
+
+def incomplete_file(case: Case) -> Iterator[Finding]:
+    """A compressed file that breaks off: the end of the log, which matters most, is missing."""
+    readings = (("log", case.log), ("baseline log", case.baseline))
+    for whose, reading in readings:
+        if reading is not None and reading.log.incomplete:
+            yield Finding(
+                "incomplete_file",
+                f"The file of the {whose} is not whole: {quoted(reading.log.incomplete)}",
+                Certainty.CERTAIN,
+                (f"{count(reading.log.counts.lines, 'line')} could be read",),
+                "copy the file again, then diagnose it again",
+                is_fault=False,
+            )
+
+
+def several_starts(case: Case) -> Iterator[Finding]:
+    """Several servers wrote to one file: settings of one must not be held against the lines of another."""
+    readings = (("log", case.log), ("baseline log", case.baseline))
+    for whose, reading in readings:
+        if reading is not None and reading.log.starts_before:
+            line = reading.log.first_line
+            yield Finding(
+                "several_starts",
+                f"The {whose} holds {reading.log.starts_before + 1} server starts; only the last, from line {line:,}, "
+                "is judged",
+                Certainty.CERTAIN,
+                (f"the last server begins at line {line:,}",),
+                f"cut the file before line {line:,} to judge an earlier start; write each start to a file of its own",
+                is_fault=False,
+            )
+
+
 def _missing(log: Reading) -> tuple[str, str]:
     counts = log.log.counts
+    if log.log.incomplete:
+        return quoted(log.log.incomplete), "copy the file again, then diagnose it again"
     if counts.bytes == 0:
         return "the log is empty", "look for the file that the server's output and errors were written to"
     if log.is_vllm:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from workbench.analysis.diagnosis.words import load
 from workbench.analysis.log_speed import both_speedups, log_speed_df
 
 
@@ -14,7 +15,7 @@ from workbench.analysis.log_speed import both_speedups, log_speed_df
 class LevelSpeed:
     """Both logs at one load: two estimates of the speedup, and what the two allow to say.
 
-    ``whole_log`` counts all the time at that load, which comes near what a client sees (within about 20 %).
+    ``level`` requests run on each of ``ranks`` data parallel ranks. ``whole_log`` counts all the time at that load, which comes near what a client sees (within about 20 %).
     """
 
     level: int
@@ -22,6 +23,11 @@ class LevelSpeed:
     median: float
     verdict: str
     reason: str
+    ranks: int = 1
+
+    @property
+    def load(self) -> str:
+        return load(self.level, self.ranks)
 
     @property
     def both(self) -> str:
@@ -52,8 +58,8 @@ class LevelSpeed:
         return first if first == second else f"{first} over the whole log, {second} by the median line"
 
 
-def level_speeds(windows: pd.DataFrame, base_windows: pd.DataFrame) -> Iterator[LevelSpeed]:
-    """Every load that both logs hold, ascending."""
+def level_speeds(windows: pd.DataFrame, base_windows: pd.DataFrame, *, ranks: int) -> Iterator[LevelSpeed]:
+    """Every load that both logs hold, ascending; both have as many data parallel ranks."""
     table = log_speed_df(windows, base_windows).dropna(subset=["client_speedup", "median_speedup"])
     for row in table.to_dict("records"):
         yield LevelSpeed(
@@ -62,4 +68,5 @@ def level_speeds(windows: pd.DataFrame, base_windows: pd.DataFrame) -> Iterator[
             float(row["median_speedup"]),
             str(row["verdict"]),
             str(row["reason"]),
+            ranks,
         )

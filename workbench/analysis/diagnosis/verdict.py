@@ -47,7 +47,7 @@ def _state(log: Reading, findings: Sequence[Finding]) -> str:
     parts = [_graphs(log)]
     if log.levels:
         speeds = one_of(number(log.speed_at(level) or 0.0) for level in log.levels)
-        parts.append(f"{speeds} tok/s {at_loads(log.levels)}")
+        parts.append(f"{speeds} tok/s {at_loads(log.levels, [log.ranks_at(level) for level in log.levels])}")
     role = "Healthy baseline" if faults == 0 else "Baseline"
     who = f"{role}: no speculation" if log.is_speculative is False else "Speculative server"
     return f"{who}, {', '.join(parts)}; {found}"

@@ -17,9 +17,14 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
-def at_loads(levels: Sequence[int]) -> str:
-    """``at 1 running request``, ``at 1, 8 and 32 running requests``."""
-    shown = one_of(f"{level:,}" for level in levels)
+def load(level: int, ranks: int = 1) -> str:
+    """``8``, and ``4 ranks x 8`` where each of several data parallel ranks runs as many."""
+    return f"{level:,}" if ranks <= 1 else f"{ranks:,} ranks x {level:,}"
+
+
+def at_loads(levels: Sequence[int], ranks: Sequence[int] = ()) -> str:
+    """``at 1 running request``, ``at 1, 8 and 32 running requests``; ``ranks`` of each level where there are several."""
+    shown = one_of(load(level, many) for level, many in zip(levels, ranks or [1] * len(levels), strict=True))
     return f"at {shown} running request{'' if list(levels) == [1] else 's'}"
 
 

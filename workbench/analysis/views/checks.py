@@ -15,7 +15,7 @@ _LOG_SPEEDS = {
     "server": "server",
     "baseline": "against",
     "running_req": "running",
-    "client_speedup": "client-like speedup",
+    "client_speedup": "speedup over the whole log",
     "median_speedup": "median-line speedup",
     "verdict": "verdict",
     "reason": "why",

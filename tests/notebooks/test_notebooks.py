@@ -1,0 +1,67 @@
+"""The notebooks are thin, stripped and what the package says they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from workbench import reports, run
+from workbench.notebook import parameters_of, run_notebook
+from workbench.spec import RunState
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+MAX_CELLS, MAX_LINES = 12, 8
+TAGS = {"parameters", "answer", "headline", "problems"}
+
+
+def code_cells(path: Path) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def test_every_notebook_has_its_use_and_every_use_its_notebook() -> None:
+    used = {value for name, value in vars(reports).items() if name.isupper() and isinstance(value, str)}
+    used = {name for name in used if re.match(r"\d\d_", name)} | {run.NOTEBOOK.removesuffix(".ipynb")}
+    assert {path.stem for path in NOTEBOOKS} == used
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_thin(path: Path) -> None:
+    cells = code_cells(path)
+    assert len(cells) <= MAX_CELLS
+    for cell in cells:
+        assert len(cell.source.splitlines()) <= MAX_LINES, cell.source
+        kinds = {type(node) for node in ast.walk(ast.parse(cell.source))}
+        assert not kinds & {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stripped_and_runs_anywhere(path: Path) -> None:
+    book = nbformat.read(path, as_version=4)
+    assert book.metadata.kernelspec.name == "python3"
+    assert book.metadata.kernelspec.language == "python"
+    assert book.cells[0].cell_type == "markdown" and book.cells[0].source.startswith("# ")
+    for cell in code_cells(path):
+        assert cell.outputs == [] and cell.execution_count is None
+        assert set(cell.metadata.get("tags", [])) <= TAGS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_code_cell_holds_the_parameters(path: Path) -> None:
+    cells = code_cells(path)
+    assert cells[0].metadata.tags == ["parameters"]
+    assert all("parameters" not in cell.metadata.get("tags", []) for cell in cells[1:])
+    parameters = parameters_of(path)
+    assert len(parameters) == len(cells[0].source.splitlines())
+    assert all(parameter.help for parameter in parameters)
+
+
+def test_one_notebook_from_end_to_end(tmp_path: Path) -> None:
+    done = run_notebook(FOLDER / "22_report_data_scaling.ipynb", tmp_path / "out.ipynb", {"campaign": "kimi_k25"})
+    assert done.status is RunState.OK, done.reason
+    text = done.output.read_text(encoding="utf-8")
+    assert "One training size (10,000 samples) is no curve" in text
