@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+import random
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,16 @@ def test_results_are_a_block_each() -> None:
     assert render_checks([short, long]) == (
         "WARNING  what\n  where: where\n  next:  next\nNOTE  what\n  where: where\n  why:   why\n  next:  next"
     )
+
+
+def test_a_cut_gzip_is_copied_again_before_anything_else(tmp_path: Path) -> None:
+    text = b"[2026-01-05 10:00:00] server_args=ServerArgs(model_path='m', tp_size=1)\n"
+    path = tmp_path / "server.log.gz"
+    path.write_bytes(gzip.compress(text + random.Random(0).randbytes(200_000))[:100_000])
+
+    outcome = diagnose_files(str(path))
+
+    assert outcome.exit_code == 3
+    first = outcome.diagnosis.findings[0]
+    assert first.rule == "no_decode_lines"
+    assert first.next_action == "copy the file again, then diagnose it again"

@@ -69,6 +69,11 @@ def _poured_into(path: Path) -> Iterator[Path]:
             shutil.copyfileobj(whole, file)
 
 
+def as_text(name: str) -> str:
+    """A file name as text: on disk it may be any bytes; those that are no text become escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def write_advice(error: OSError) -> str:
     """What to do about a file that cannot be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)

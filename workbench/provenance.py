@@ -15,6 +15,7 @@ from pathlib import Path
 
 from workbench import __version__
 from workbench.errors import UsageError
+from workbench.files import as_text
 from workbench.paths import project_root
 
 LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
@@ -74,7 +75,7 @@ def redact(text: str) -> str:
 
     Bytes of a file name that are no text become escapes.
     """
-    text = text.encode("utf-8", "backslashreplace").decode()
+    text = as_text(text)
     for folder, short in _private_folders():
         text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", short, text)
     return _HUGGING_FACE_TOKEN.sub("hf_***", text)

@@ -26,7 +26,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
-from workbench.files import read_chunks, replacing, write_advice
+from workbench.files import as_text, read_chunks, replacing, write_advice
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
 from workbench.spec import CampaignInfo, Drafter, LoadWindow, Provenance, ReportedFigures, RunSpec, RunStatus
@@ -135,9 +135,10 @@ def read_campaign(folder: Path) -> Campaign:
         )
     info = _read_model(folder / "campaign.json", CampaignInfo)
     problems: list[Problem] = []
-    if info.name != folder.name:
+    name = as_text(folder.name)
+    if info.name != name:
         problems.append(Problem(str(folder), f"campaign.json says name {info.name!r}; the folder's name is used"))
-        info = info.model_copy(update={"name": folder.name})
+        info = info.model_copy(update={"name": name})
     drafters = _read_drafters(folder / "drafters.json", problems)
     runs = [run for path in _folders_in(folder) for run in _try_run(path, problems)]
     if not runs:
@@ -255,9 +256,10 @@ def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:
     except InputError as error:
         problems.append(Problem(error.where or str(path), f"{error.what}; this run is left out"))
         return
-    if run.spec.run_id != path.name:
+    name = as_text(path.name)
+    if run.spec.run_id != name:
         problems.append(Problem(str(path), f"spec.json says run_id {run.spec.run_id!r}; the folder's name is used"))
-        run = replace(run, spec=run.spec.model_copy(update={"run_id": path.name}))
+        run = replace(run, spec=run.spec.model_copy(update={"run_id": name}))
     yield run
 
 

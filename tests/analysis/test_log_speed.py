@@ -110,3 +110,21 @@ def test_the_log_with_the_wrong_flag_is_a_loss_at_every_load() -> None:
     table = log_speed_df(_recorded("eagle-flag"), _recorded("base"))
     assert dict(zip(table["running_req"], table["verdict"], strict=True)) == {1: "loss", 8: "loss", 32: "loss"}
     assert not math.isnan(table["client_speedup"].sum())
+
+
+def test_a_log_whose_lines_do_not_tell_their_time_decides_nothing() -> None:
+    timeless = windows(*[{"running_req": 8, "gen_tok_per_s": 240.0}] * 5)
+    row = log_speed_df(timeless, windows(*[_line(80.0)] * 5)).iloc[0]
+    assert math.isnan(row["client_speedup"])
+    assert row["verdict"] == "not decidable"
+    assert row["reason"].startswith("the lines of one log do not tell their time")
+
+
+def test_lines_by_the_clock_count_alike() -> None:
+    def lines(*speeds: float) -> pd.DataFrame:
+        return windows(*[{"running_req": 8, "gen_tok_per_s": speed} for speed in speeds])
+
+    row = log_speed_df(lines(100.0, 100.0, 100.0, 100.0, 50.0), lines(50.0, 50.0, 50.0, 50.0, 50.0)).iloc[0]
+    # 450 / 5 against 50; the median lines 100 and 50.
+    assert (row["client_speedup"], row["median_speedup"]) == pytest.approx((1.8, 2.0))
+    assert row["verdict"] == "win"

@@ -100,7 +100,7 @@ def test_figures_scroll_in_a_named_box_that_leaves_the_caption_outside() -> None
         f"{picture}<figure><img src='{PIXEL}' alt='small'></figure>{picture}<figure class=wb-figure><img></figure>"
     )
     soup = BeautifulSoup(html, "html.parser")
-    boxes = soup.find_all(attrs={"role": "region"})
+    boxes = soup.select("[role=region]")
     assert [(box["class"], box["aria-label"], box["tabindex"]) for box in boxes] == [
         (["picture"], "Figure 1", "0"),
         (["picture"], "Figure 2", "0"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from log_samples import N4_GRAPH, N5_NO_GRAPH
-from run_folders import SPECULATIVE, cut_gzip, write_campaign, write_run, write_text
+from run_folders import SPECULATIVE, campaign_info, cut_gzip, write_campaign, write_run, write_text
 
 from workbench.analysis.cost import cost_df
 from workbench.analysis.speedup import drift_df, fairness_df, same_points_df, speedup_df
@@ -151,6 +152,17 @@ def test_odd_names_come_through_unchanged(tmp_path: Path) -> None:
     assert sorted(tables.runs["run_id"]) == sorted(names)
     assert set(tables.windows["run_id"]) == set(names)
     assert tables.runs["label"].str.endswith("\n& more").all()
+
+
+def test_names_of_folders_may_be_any_bytes(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / os.fsdecode(b"c\xff"))
+    write_text(folder / "campaign.json", campaign_info("c"))
+    write_run(folder / os.fsdecode(b"r\xfe"), campaign="c", run_id="r", log=N5_NO_GRAPH)
+    tables = load_tables(folder)
+    assert tables.runs[["campaign", "run_id", "num_windows"]].values.tolist() == [["c\\udcff", "r\\udcfe", 3]]
+    assert tables.windows["run_id"].unique().tolist() == ["r\\udcfe"]
+    assert len(tables.problems) == 2
+    "".join(problem.where + problem.what for problem in tables.problems).encode()
 
 
 def test_one_run_that_cannot_be_read_does_not_cost_the_others(tmp_path: Path) -> None:
@@ -310,8 +322,8 @@ ARGS = (
         (SPECULATIVE, ("'EAGLE'", 3, 1, 4), "algorithm EAGLE3, the log says EAGLE"),
         (SPECULATIVE, ("'EAGLE3'", 2, 1, 3), "steps 3, the log says 2; draft tokens 4, the log says 3"),
         (SPECULATIVE, ("'EAGLE3'", 3, 2, 4), "topk 1, the log says 2"),
-        (SPECULATIVE, (None, None, None, None), "algorithm EAGLE3, the log says NONE"),
-        ({}, ("'EAGLE3'", 3, 1, 4), "algorithm NONE, the log says EAGLE3"),
+        (SPECULATIVE, (None, None, None, None), "algorithm EAGLE3, the log says none"),
+        ({}, ("'EAGLE3'", 3, 1, 4), "algorithm none, the log says EAGLE3"),
         ({}, (None, None, None, None), None),
         # The server makes 4 of 16 itself, and EAGLE of NEXTN.
         (asked("NEXTN", 3, 1, 16), ("'EAGLE'", 3, 1, 4), None),

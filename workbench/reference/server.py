@@ -36,7 +36,11 @@ class Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, service: Service) -> None:
         self.service = service
         super().__init__((host, port), Handler, bind_and_activate=False)
-        self.server_bind()
+        try:
+            self.server_bind()
+        except OSError:
+            self.server_close()
+            raise
 
     def handle_error(self, request: object, client_address: object) -> None:
         """The handler logs its own faults; what is left is a client that went away."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InputError, Problem
-from workbench.files import read_chunks
+from workbench.files import as_text, read_chunks
 from workbench.parse.metrics import accept_length_between
 from workbench.parse.records import EventKind
 from workbench.paths import reference_points_csv
@@ -76,7 +76,7 @@ def tables_of(campaigns: list[Campaign]) -> Tables:
         drafters=frame(DRAFTERS, reader.drafters),
         offline=frame(OFFLINE, reader.offline),
         logs=reader.logs,
-        problems=tuple(reader.problems),
+        problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in reader.problems),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from workbench.files import as_text
 from workbench.parse.records import RateDefinition, StartupFacts
 from workbench.sglang_rules import effective_shape
 from workbench.spec import Drafter, LoadWindow, Range, ReportedFigures
@@ -67,7 +68,7 @@ def _asked(run: RunFolder) -> Row:
     spec, provenance, workload, server = run.spec, run.provenance, run.spec.workload, run.spec.server
     decode = spec.spec_decode
     return {
-        "campaign": run.path.parent.name,
+        "campaign": as_text(run.path.parent.name),
         "run_id": spec.run_id,
         "server_id": spec.server_id,
         "label": spec.label or spec.run_id,

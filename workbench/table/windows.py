@@ -210,7 +210,10 @@ def _most_accepted(server_args: LogEvent) -> float:
     """Most tokens a verify step of this server can give, as far as its arguments tell."""
     stated = {name: literal(text) for name, text in server_args.fields.items()}
     steps = stated.get("speculative_num_steps")
-    fixed = stated.get("speculative_algorithm") in _ONE_TOKEN_A_STEP and stated.get("speculative_adaptive") is not True
+    fixed = (
+        str(stated.get("speculative_algorithm")).upper() in _ONE_TOKEN_A_STEP
+        and stated.get("speculative_adaptive") is not True
+    )
     return steps + 1.0 if fixed and type(steps) is int and 0 < steps < _LONGEST_ACCEPT else _LONGEST_ACCEPT
 
 

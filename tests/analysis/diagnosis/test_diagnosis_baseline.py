@@ -192,3 +192,84 @@ def test_the_command_of_a_recorded_server_is_that_of_its_recorded_baseline() -> 
 @pytest.mark.parametrize("lines", [(*plain(), *base(80.0)), (*started(), *[decode(accept=1.0, rate=0.0)] * 3)])
 def test_no_baseline_is_asked_for_where_it_would_not_help(lines: tuple[str, ...]) -> None:
     assert "no_baseline" not in rules(diagnosed(*lines))
+
+
+def vllm(speed: float, accept: float | None = None) -> list[str]:
+    """Lines of eight intervals, with stamps without a year."""
+    lines = [
+        "INFO 05-18 11:19:54 [loggers.py:1] Engine 000: Avg prompt throughput: 5.0 tokens/s, Avg generation "
+        f"throughput: {speed:.1f} tokens/s, Running: 2 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache "
+        "hit rate: 0.0%"
+    ]
+    if accept is not None:
+        lines.append(
+            f"INFO 05-18 11:19:54 [metrics.py:1] SpecDecoding metrics: Mean acceptance length: {accept:.2f}, Accepted: "
+            "70 tokens, Drafted: 150 tokens, Per-position acceptance rate: 0.700, 0.400, Avg Draft acceptance rate: "
+            "46.7%"
+        )
+    return lines * 8
+
+
+def test_two_vllm_logs_are_compared_by_their_engine_lines() -> None:
+    diagnosis = diagnosed(*vllm(120.0, 2.4), baseline=vllm(80.0))
+
+    assert only(diagnosis, "does_it_pay").title == "Speculation pays at 2 running requests (1.50x)"
+    assert not {"unusable_baseline", "not_comparable"} & set(rules(diagnosis))
+
+
+def test_a_vllm_baseline_that_idles_has_no_usable_speed() -> None:
+    found = only(diagnosed(*vllm(120.0, 2.4), baseline=vllm(0.0)), "unusable_baseline")
+
+    assert found.title == "The baseline log has no engine line with a usable speed"
+    assert "'Avg generation throughput'" in found.next_action
+
+
+@pytest.mark.parametrize(
+    ("log", "baseline", "words"),
+    [
+        (vllm(120.0, 2.4), [*plain(), *base(80.0, 2)], "this log is vLLM's and the baseline SGLang's"),
+        ([*started(), *spec(120.0, 2)], vllm(80.0), "this log is SGLang's and the baseline vLLM's"),
+    ],
+)
+def test_logs_of_two_engines_are_not_compared(log: list[str], baseline: list[str], words: str) -> None:
+    diagnosis = diagnosed(*log, baseline=baseline)
+
+    assert words in only(diagnosis, "not_comparable").title
+    assert words in diagnosis.verdict
+    assert "does_it_pay" not in rules(diagnosis)
+
+
+def test_a_log_without_a_speed_says_so_and_does_not_ask_for_the_baseline_again() -> None:
+    diagnosis = diagnosed(*started(), *spec(0.0), baseline=(*plain(), *base(80.0)))
+
+    assert diagnosis.verdict.startswith("Whether speculation pays cannot be said: this log has no usable speed in 8")
+    assert "nothing wrong" not in diagnosis.verdict
+    assert not any("give its log with --baseline" in point for point in diagnosis.not_known)
+
+
+def test_a_baseline_of_cut_lines_is_not_called_plain() -> None:
+    cut = "[2026-02-23 17:30:43 TP0] Decode batch, #running-req: 1, #token: 403, token usage: 0.00, ac..."
+    found = only(diagnosed(*started(), *spec(120.0), baseline=[cut] * 4), "unusable_baseline")
+
+    assert found.title == "Whether the baseline log speculates is not known: 4 of 4 decode lines are cut or unreadable"
+
+
+def ranked(lines: list[str], ranks: int) -> list[str]:
+    return [line.replace(" TP0]", f" DP{rank} TP0]") for line in lines for rank in range(ranks)]
+
+
+def test_data_parallel_ranks_are_named_with_their_load() -> None:
+    diagnosis = diagnosed(*started(), *ranked(spec(120.0), 4), baseline=(*plain(), *ranked(base(80.0), 4)))
+
+    assert only(diagnosis, "does_it_pay").title == "Speculation pays at 4 ranks x 1 running request (1.50x)"
+    figures = diagnosis.figures.set_index("name")["value"]
+    # 4 x 120 tok/s; a step takes 1000 x 2.4 / 120 ms on every rank.
+    assert figures["speed at 4 ranks x 1 running"] == 480
+    assert figures["time of a step at 4 ranks x 1 running"] == pytest.approx(20.0)
+
+
+def test_other_numbers_of_ranks_are_not_compared() -> None:
+    diagnosis = diagnosed(*started(), *ranked(spec(120.0), 4), baseline=(*plain(), *base(80.0)))
+
+    assert "4 data parallel ranks here, 1 in the baseline" in only(diagnosis, "not_comparable").title
+    assert "does_it_pay" not in rules(diagnosis)

@@ -92,3 +92,23 @@ def test_acceptance_that_holds_with_the_context_is_fine() -> None:
     lines = [decode(2, accept=2.5, rate=0.5, tokens=tokens) for tokens in (1000, 9000) for _ in range(5)]
 
     assert "decays_with_context" not in rules(diagnosed(*started(), *lines))
+
+
+@pytest.mark.parametrize("accept", [0.0, -3.0, 5.0])
+def test_an_impossible_accept_length_is_named_and_not_judged(accept: float) -> None:
+    # 3 steps and the bonus token give at most 4.
+    diagnosis = diagnosed(*started(), *[decode(accept=accept, rate=0.3)] * 6)
+
+    assert only(diagnosis, "impossible_values").title == (
+        "Impossible value: accept length below 1 or above 4 (3 steps and the bonus token) in 6 decode lines"
+    )
+    assert diagnosis.verdict.startswith("Impossible value")
+    assert not {"suspected_flag", "suspected_drafter", "low_accept_length"} & set(rules(diagnosis))
+    assert not {"accept length", "accept rate"} & set(diagnosis.figures["name"])
+
+
+def test_a_passing_impossible_value_does_not_lead() -> None:
+    diagnosis = diagnosed(*started(), *[decode(accept=2.5, rate=0.5)] * 20, decode(accept=0.0, rate=0.0))
+
+    assert not only(diagnosis, "impossible_values").is_fault
+    assert "Impossible" not in diagnosis.verdict

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from diagnosis_logs import (
     READY,
@@ -13,9 +15,11 @@ from diagnosis_logs import (
     server_args,
     speculative_args,
     started,
+    summary,
 )
 
-from workbench.analysis.diagnosis import Certainty
+from workbench.analysis.diagnosis import Certainty, diagnose
+from workbench.table import summarise_log
 
 DIES = {
     "oom": (
@@ -152,3 +156,52 @@ def test_failed_requests_are_counted() -> None:
 
     assert finding.title == "2 requests failed"
     assert not finding.is_fault
+
+
+CUT = [
+    said("Decode batch, #running-req: 1, #token: 403, token usage: 0.00, ac..."),
+    said("Decode batch, #running-req: 1, #token: 403, token usage: 0.00, accept len: 1.9..."),
+    decode(accept=1.0).replace("accept len: 1.00", "accept len: nan"),
+    decode(accept=1.0).replace("accept len: 1.00", "accept len: " + "9" * 400),
+]
+
+
+@pytest.mark.parametrize("line", CUT, ids=["key", "number", "nan", "400 digits"])
+def test_cut_lines_are_no_proof_of_a_plain_server(line: str) -> None:
+    diagnosis = diagnosed(*[line] * 3)
+
+    assert "baseline" not in diagnosis.verdict
+    assert diagnosis.verdict.startswith(
+        "Whether it speculates is not known: 3 of 3 decode lines are cut or unreadable; give the log"
+    )
+
+
+def test_cut_lines_of_a_speculative_server_leave_its_accept_length_open() -> None:
+    assert diagnosed(*started(), CUT[0]).verdict.startswith("Accept length is not known: 1 of 1 decode line")
+
+
+def test_a_whole_line_without_the_key_is_a_plain_servers() -> None:
+    assert diagnosed(CUT[0], decode()).verdict.startswith("Healthy baseline: no speculation")
+
+
+def test_two_starts_in_one_file_judge_the_last() -> None:
+    wrong = started(speculative_args(speculative_algorithm="EAGLE"))
+    lines = [*wrong, *[decode(accept=1.0)] * 3, *started(), *[decode(accept=2.5)] * 8]
+    log = summarise_log(["".join(f"{line}\n" for line in lines).encode()], name="a.log", last_start_only=True)
+    diagnosis = diagnose(log)
+
+    # Five lines of start-up and three decode lines stand before.
+    assert only(diagnosis, "several_starts").title == (
+        "The log holds 2 server starts; only the last, from line 9, is judged"
+    )
+    assert "wrong_flag" not in rules(diagnosis)
+    assert not diagnosis.certain_fault
+
+
+def test_a_file_that_is_not_whole_is_copied_again_first() -> None:
+    log = replace(summary(server_args()), incomplete="the gzip file is cut off: only the first 90 bytes are used")
+    diagnosis = diagnose(log)
+
+    assert only(diagnosis, "no_decode_lines").next_action.startswith("copy the file again")
+    assert only(diagnosis, "incomplete_file").next_action.startswith("copy the file again")
+    assert "fired up" not in only(diagnosis, "no_decode_lines").next_action

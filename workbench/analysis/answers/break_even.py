@@ -151,9 +151,10 @@ def graphs_off(costs: pd.DataFrame) -> str | None:
     reached = real["accept_length_high"].max()
     if off.empty or not off["break_even_low"].min() > reached:
         return None
+    speeds = speed_span(off["base_tok_per_s"])
     return (
         f"With CUDA graphs off break-even is {break_even_span(off)}, above every accept length measured (at most "
-        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {speed_span(off['base_tok_per_s'])} tok/s.{_switched_on(real)}"
+        f"{reached:.2f}): that alone kept {count(len(off), 'run')} under {speeds} tok/s.{_switched_on(real)}"
     )
 
 

@@ -78,9 +78,10 @@ def not_comparable(case: Case) -> Iterator[Finding]:
     if base is None or not log.is_speculative or base.is_speculative is not False:
         return
     if not len(log.busy):
+        how = "with its 'Avg generation throughput' lines" if log.is_vllm else "--decode-log-interval 10"
         yield _refused(
             f"this log has no usable speed in {count(len(log.windows), 'decode line')}",
-            "give a stretch of this server's log under load: requests of at least 256 tokens, --decode-log-interval 10",
+            f"give a stretch of this server's log under load: requests of at least 256 tokens, {how}",
         )
     elif len(base.busy) and log.log.kind is not base.log.kind:
         yield _refused(

@@ -15,7 +15,8 @@ from workbench.analysis.log_speed import both_speedups, log_speed_df
 class LevelSpeed:
     """Both logs at one load: two estimates of the speedup, and what the two allow to say.
 
-    ``level`` requests run on each of ``ranks`` data parallel ranks. ``whole_log`` counts all the time at that load, which comes near what a client sees (within about 20 %).
+    ``level`` requests run on each of ``ranks`` data parallel ranks. ``whole_log`` counts all the time at that load,
+    which comes near what a client sees (within about 20 %).
     """
 
     level: int

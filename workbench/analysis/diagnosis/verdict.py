@@ -48,6 +48,8 @@ def _state(log: Reading, findings: Sequence[Finding]) -> str:
     if log.levels:
         speeds = one_of(number(log.speed_at(level) or 0.0) for level in log.levels)
         parts.append(f"{speeds} tok/s {at_loads(log.levels, [log.ranks_at(level) for level in log.levels])}")
+    elif len(log.windows):
+        parts.append("no usable speed")
     role = "Healthy baseline" if faults == 0 else "Baseline"
     who = f"{role}: no speculation" if log.is_speculative is False else "Speculative server"
     return f"{who}, {', '.join(parts)}; {found}"

@@ -23,7 +23,7 @@ def load(level: int, ranks: int = 1) -> str:
 
 
 def at_loads(levels: Sequence[int], ranks: Sequence[int] = ()) -> str:
-    """``at 1 running request``, ``at 1, 8 and 32 running requests``; ``ranks`` of each level where there are several."""
+    """``at 1 running request``, ``at 1, 8 and 32 running requests``; ``ranks`` are those of each level."""
     shown = one_of(load(level, many) for level, many in zip(levels, ranks or [1] * len(levels), strict=True))
     return f"at {shown} running request{'' if list(levels) == [1] else 's'}"
 
