@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import pandas as pd
@@ -35,27 +35,15 @@ def campaign_page(tables: Tables) -> Answer:
     return campaign_answer(tables, costs_of(tables), speedups_of(tables), _diagnoses(tables))
 
 
+# By the identity of the logs (which are kept alive here): changed figures of runs leave them as they are.
+_DIAGNOSED: dict[int, tuple[object, dict[tuple[str, str], Diagnosis]]] = {}
+
+
 def _diagnoses(tables: Tables) -> dict[tuple[str, str], Diagnosis]:
-    """The diagnoses of these logs; changed figures of runs leave them as they are."""
-    return _diagnosed(LogsOf(tables))
-
-
-@dataclass(frozen=True, eq=False)
-class LogsOf:
-    """Logs that are the same object are diagnosed once."""
-
-    tables: Tables
-
-    def __hash__(self) -> int:
-        return id(self.tables.logs)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LogsOf) and other.tables.logs is self.tables.logs
-
-
-@lru_cache
-def _diagnosed(logs: LogsOf) -> dict[tuple[str, str], Diagnosis]:
-    return diagnose_logs(logs.tables)
+    key = id(tables.logs)
+    if key not in _DIAGNOSED:
+        _DIAGNOSED[key] = tables.logs, diagnose_logs(tables)
+    return _DIAGNOSED[key][1]
 
 
 def draft_page(tables: Tables) -> Answer:
