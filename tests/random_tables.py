@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,8 @@ from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, WINDOWS, 
 
 HOSTILE = "<script>alert(1)</script>\"'&\nNext: $x_1$"
 NAMES = ("a", "b", HOSTILE)
-NUMBERS = (0.0, 1.0, 1.02, 1.7, 2.4, 3.0, 90.0, 751.3, -1.0, 1e-9, 1e12)
+PLAUSIBLE = (0.0, 1.0, 1.02, 1.7, 2.4, 3.0, 90.0, 751.3)
+ANY = (*PLAUSIBLE, -1.0, 1e-9, 1e12)
 WHOLE = (0, 1, 2, 3, 4, 8, 16, 48, 22_383, -1)
 _MISSING = (0.0, 0.15, 0.6, 1.0)
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -31,48 +34,44 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "prompt_index": tuple(range(6)),
     "dp_rank": (0, 1),
 }
-_ALWAYS_KNOWN = {"campaign", "run_id", "role", "server_id", "drafter", "line", "dp_rank"}
+_ALWAYS_KNOWN = {"campaign", "run_id", "role", "server_id", "origin", "status", "drafter", "line", "dp_rank"}
+_START = pd.Timestamp("2026-11-29 21:36:00")
 _RANGES = ("accept_length", "output_tok_per_s")  # value, low and high are known together, and in order
 
 
-def random_frame(
-    columns: tuple[Column, ...], rows: int, rng: np.random.Generator, **fixed: tuple[object, ...]
-) -> pd.DataFrame:
-    share = {column.name: rng.choice(_MISSING) for column in columns}
-    return frame(columns, [_row(columns, share, number, rng, fixed) for number in range(rows)])
+class _Random:
+    """Random rows; ``numbers`` is what figures are taken from."""
 
+    def __init__(self, seed: int, numbers: tuple[float, ...]) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.numbers = numbers
 
-def _row(
-    columns: tuple[Column, ...],
-    share: dict[str, float],
-    number: int,
-    rng: np.random.Generator,
-    fixed: dict[str, tuple[object, ...]],
-) -> dict[str, object]:
-    row: dict[str, object] = {}
-    for column in columns:
-        if column.name in fixed:
-            row[column.name] = fixed[column.name][number % len(fixed[column.name])]
-        elif column.name in _ALWAYS_KNOWN or rng.random() >= share[column.name]:
-            row[column.name] = _value(column, rng)
-    return row
+    def frame(self, columns: tuple[Column, ...], *sizes: int, run_ids: tuple[str, ...] = ()) -> pd.DataFrame:
+        """A table of one of these sizes; each column misses another share of its values."""
+        share = {column.name: 0.0 if column.name in _ALWAYS_KNOWN else self.rng.choice(_MISSING) for column in columns}
+        rows = [
+            {column.name: self.value(column) for column in columns if self.rng.random() >= share[column.name]}
+            for _ in range(self.pick(sizes))
+        ]
+        if run_ids:
+            rows = [{**row, "run_id": run_ids[place % len(run_ids)]} for place, row in enumerate(rows)]
+        return frame(columns, rows)
 
+    def pick(self, values: Sequence[Any]) -> Any:
+        return values[self.rng.integers(len(values))]
 
-def _value(column: Column, rng: np.random.Generator) -> object:
-    if column.name in _CHOICES:
-        choices = _CHOICES[column.name]
-        return choices[rng.integers(len(choices))]
-    if column.dtype == "str":
-        return NAMES[rng.integers(len(NAMES))]
-    if column.dtype == "int":
-        return WHOLE[rng.integers(len(WHOLE))]
-    if column.dtype == "float":
-        return NUMBERS[rng.integers(len(NUMBERS))] * float(rng.choice([1.0, rng.random()]))
-    if column.dtype == "bool":
-        return bool(rng.integers(2))
-    if column.dtype == "list":
-        return [int(value) for value in rng.integers(0, 9, size=rng.integers(0, 6))]
-    return pd.Timestamp("2026-11-29 21:36:00") + pd.Timedelta(seconds=int(rng.integers(0, 9)))
+    def value(self, column: Column) -> object:
+        if column.name in _CHOICES:
+            return self.pick(_CHOICES[column.name])
+        made: dict[str, Callable[[], object]] = {
+            "str": lambda: self.pick(NAMES),
+            "int": lambda: self.pick(WHOLE),
+            "float": lambda: self.pick(self.numbers) * self.pick((1.0, float(self.rng.random()))),
+            "bool": lambda: self.pick((True, False)),
+            "list": lambda: [int(count) for count in self.rng.integers(0, 9, size=self.rng.integers(0, 6))],
+            "time": lambda: _START + pd.Timedelta(seconds=int(self.rng.integers(0, 9))),
+        }
+        return made[column.dtype]()
 
 
 def _with_ranges(runs: pd.DataFrame) -> pd.DataFrame:
@@ -94,27 +93,21 @@ def _as_parsed(windows: pd.DataFrame) -> pd.DataFrame:
     return windows
 
 
-def random_tables(seed: int) -> Tables:
+def random_tables(seed: int, numbers: tuple[float, ...] = ANY) -> Tables:
     """Up to 25 runs of two campaigns, their requests, two logs; what the tables promise of any input holds."""
-    rng = np.random.default_rng(seed)
-    count = int(rng.choice([0, 1, 2, 9, 25]))
-    ids = tuple(f"run {number} {HOSTILE if number % 5 == 4 else ''}" for number in range(max(count, 1)))
-    runs = _with_ranges(random_frame(RUNS, count, rng, run_id=ids))
-    requests = random_frame(REQUESTS, int(rng.choice([0, 1, 120])), rng)
-    requests["run_id"] = pd.Series(rng.choice(ids, size=len(requests)), dtype="str")
-    drafters = random_frame(DRAFTERS, int(rng.choice([0, 1, 6])), rng)
+    make = _Random(seed, numbers)
+    ids = tuple(f"run {number}{f' {HOSTILE}' if number % 5 == 4 else ''}" for number in range(25))
     logs = {}
     for campaign, server in (("a", "a"), ("b", HOSTILE)):
-        windows = _as_parsed(random_frame(WINDOWS, int(rng.choice([0, 1, 40])), rng))
         empty = summarise_log([], name=f"{campaign}/{server}")
-        logs[campaign, server] = replace(empty, windows=windows)
+        logs[campaign, server] = replace(empty, windows=_as_parsed(make.frame(WINDOWS, 0, 1, 40)))
     return Tables(
         campaigns={name: CampaignInfo(name=name, title=HOSTILE, target="T", machine=HOSTILE) for name in ("a", "b")},
-        runs=runs,
-        requests=requests,
-        windows=random_frame(WINDOWS, 0, rng),
-        drafters=drafters,
-        offline=random_frame(OFFLINE, int(rng.choice([0, 1, 9])), rng),
+        runs=_with_ranges(make.frame(RUNS, 0, 1, 2, 9, 25, run_ids=ids)),
+        requests=make.frame(REQUESTS, 0, 1, 120, run_ids=ids[:12]),
+        windows=make.frame(WINDOWS, 0),
+        drafters=make.frame(DRAFTERS, 0, 1, 6),
+        offline=make.frame(OFFLINE, 0, 1, 9),
         logs=logs,
         problems=(),
     )

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pandas as pd
 import pytest
-from random_tables import random_tables
+from random_tables import PLAUSIBLE, random_tables
 from shown import Shown, catch
 
 from workbench import figures
@@ -122,12 +122,12 @@ def test_a_log_of_one_line(shown: Shown) -> None:
 
 @pytest.mark.parametrize("seed", [3, 7])
 def test_no_table_breaks_a_figure(shown: Shown, seed: int) -> None:
-    tables = random_tables(seed)
+    tables = random_tables(seed, PLAUSIBLE)
     check_figures(shown, tables, cost_df(tables.runs))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8, 60))
 def test_no_table_breaks_a_figure_many(shown: Shown, seed: int) -> None:
-    tables = random_tables(seed)
+    tables = random_tables(seed, PLAUSIBLE)
     check_figures(shown, tables, cost_df(tables.runs))
