@@ -20,7 +20,10 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x @ weight.T``."""
     rows = x.numel() // x.shape[-1]
     if 1 < rows <= _FEW_ROWS and x.device.type == "cpu":
-        return (weight @ x.reshape(rows, -1).t()).t().contiguous().view(*x.shape[:-1], -1)
+        flat = x.reshape(rows, -1)
+        # Three columns are slower than four (66 against 49 ms).
+        wide = functional.pad(flat, (0, 0, 0, 1)) if rows == 3 else flat
+        return (weight @ wide.t()).t()[:rows].contiguous().view(*x.shape[:-1], -1)
     return functional.linear(x, weight)
 
 

@@ -9,6 +9,7 @@ from workbench.analysis.frames import Row, most, records
 from workbench.analysis.wording import capital, count, number, one_of, span, times
 
 WIDE = 0.3  # an interval wider than this share of its speedup is called wide
+UNBOUNDED = 10.0  # an interval whose ends differ by more than this factor says nothing
 
 
 def pays(speedups: pd.DataFrame) -> str:
@@ -47,6 +48,8 @@ def interval_words(row: Row) -> str:
     if low is None or high is None or low == high:
         return ""
     if "bootstrap" in method:
+        if high > UNBOUNDED * low:
+            return " (too few passes to bound it)"
         return f" (95 % {span(low, high)})"
     return (
         f" ({span(low, high)} by the client and the log)" if "log" in method else f" ({span(low, high)} in the source)"
@@ -118,4 +121,5 @@ def timing_noise(speedups: pd.DataFrame, runs: pd.DataFrame, drift: pd.DataFrame
         usual = int(repeats.median())
         reasons.append(f"most configurations have {usual} pass{'' if usual == 1 else 'es'}")
     why = one_of(reasons) or "there are few passes"
-    return f"Timing intervals are wide, {width:.0%} of the speedup in the median: {why}."
+    size = f"{width:.0%} of the speedup" if width < UNBOUNDED else "unbounded"
+    return f"Timing intervals are wide, {size} in the median: {why}."
