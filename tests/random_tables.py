@@ -18,7 +18,7 @@ NAMES = ("a", "b", HOSTILE)
 PLAUSIBLE = (0.0, 1.0, 1.02, 1.7, 2.4, 3.0, 90.0, 751.3)
 ANY = (*PLAUSIBLE, -1.0, 1e-9, 1e12)
 WHOLE = (0, 1, 2, 3, 4, 8, 16, 48, 22_383, -1)
-SEEDS = (1, 0, 2, 14, 50)  # no run; requests and logs; many drafters; long logs; everything
+SEEDS = (1, 0, 50)  # no run; nine runs with requests and logs; everything
 _MISSING = (0.0, 0.15, 0.6, 1.0)
 _CHOICES: dict[str, tuple[object, ...]] = {
     "campaign": ("a", "b"),

@@ -63,11 +63,20 @@ def check_figures(shown: Shown, tables: Tables, costs: pd.DataFrame) -> None:
     assert all(caption.get_text().strip() for caption in shown.soup.find_all("figcaption"))
 
 
-@pytest.mark.parametrize("name", ["kimi_k25", "h200_first_trial"])
-def test_every_figure_of_a_recorded_campaign(shown: Shown, name: str) -> None:
-    check_figures(shown, *recorded(name))
-    without = {"kimi_k25": 2, "h200_first_trial": 0}  # notes hold no histograms
-    assert len(shown.soup.find_all("img")) == len(ALL) - without[name]
+def test_every_figure_of_notes(shown: Shown) -> None:
+    check_figures(shown, *recorded("kimi_k25"))
+    assert len(shown.soup.find_all("img")) == len(ALL) - 2  # notes hold no histograms
+
+
+def test_figures_of_requests(shown: Shown) -> None:
+    tables, costs = recorded("h200_first_trial")
+    for name in ("survival", "spread", "scaling"):
+        ALL[name](tables, costs)
+    survival, spread, scaling = (image["alt"] for image in shown.soup.find_all("img"))
+    assert survival.startswith("Survival by position: ")
+    assert survival.endswith("position 1 to 6, survival 0.0065 to 0.54.")
+    assert spread.startswith("Share of verify steps by correct drafts: ")
+    assert "training samples 500 to 22,383" in scaling
 
 
 def test_alt_text_carries_the_ranges_that_are_drawn(shown: Shown) -> None:
@@ -120,14 +129,14 @@ def test_a_log_of_one_line(shown: Shown) -> None:
     assert shown.soup.find("img")["alt"].startswith("Timeline of kimi_k25/custom-v1-n4-c48: 1 row; accept len 1.00, ")
 
 
-@pytest.mark.parametrize("seed", SEEDS[1::3])
+@pytest.mark.parametrize("seed", SEEDS[1:2])
 def test_no_table_breaks_a_figure(shown: Shown, seed: int) -> None:
     tables = random_tables(seed, PLAUSIBLE)
     check_figures(shown, tables, cost_df(tables.runs))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 60))
+@pytest.mark.parametrize("seed", range(2, 60))
 def test_no_table_breaks_a_figure_many(shown: Shown, seed: int) -> None:
     tables = random_tables(seed, PLAUSIBLE)
     check_figures(shown, tables, cost_df(tables.runs))

@@ -25,6 +25,7 @@ from workbench.reports import (
     SCALING,
     Outcome,
     build,
+    list_pages,
     plan,
 )
 from workbench.spec import RunState

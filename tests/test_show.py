@@ -166,7 +166,8 @@ def test_everything_is_escaped(shown: Shown) -> None:
 
 def test_alt_text_says_what_is_drawn_with_its_ranges() -> None:
     costs = pd.DataFrame({"accept_length": [1.0, 2.5, None], "t_cycle_ms": [24.5, 24.5, 24.5], "n": [None] * 3})
-    said = show.alt("Break-even", costs, "accept_length", "t_cycle_ms", "n")
-    assert said == "Break-even: 3 rows; accept length 1.00 to 2.50, t cycle (ms) 24.5."
+    costs["num_steps"] = pd.Series([1, 6, None], dtype="Int64")
+    said = show.alt("Break-even", costs, "accept_length", "t_cycle_ms", "n", "num_steps")
+    assert said == "Break-even: 3 rows; accept length 1.00 to 2.50, t cycle (ms) 24.5, num steps 1 to 6."
     assert show.alt("Break-even", costs.head(1), "n") == "Break-even: 1 row; no figure was measured."
     assert show.alt("Break-even", costs.head(0), "n") == "Break-even: nothing was measured."

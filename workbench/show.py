@@ -132,9 +132,9 @@ def alt(what: str, table: pd.DataFrame, *columns: str) -> str:
         return f"{what}: nothing was measured."
     ranges = []
     for column in columns:
-        values = table[column].dropna().astype(float)
+        values = table[column].dropna()
         if len(values):
-            low, high = digits(values.min()), digits(values.max())
+            low, high = _cell(values.min().item()), _cell(values.max().item())
             ranges.append(f"{heading(column)} {low}" + (f" to {high}" if low != high else ""))
     return f"{what}: {count(len(table), 'row')}; {', '.join(ranges) or 'no figure was measured'}."
 

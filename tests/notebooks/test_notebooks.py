@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 
 from workbench import reports, run
 from workbench.notebook import parameters_of, run_notebook
+from workbench.page import SUMMARY_SUFFIX, PageStatus, Summary
+from workbench.paths import ROOT_ENV
 from workbench.spec import RunState
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -60,8 +67,56 @@ def test_the_first_code_cell_holds_the_parameters(path: Path) -> None:
     assert all(parameter.help for parameter in parameters)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_parameters_are_literals_that_a_newcomer_can_change(path: Path) -> None:
+    for parameter in parameters_of(path):
+        assert parameter.name.isidentifier()
+        assert json.loads(json.dumps(parameter.default)) == parameter.default
+    assert len({parameter.name for parameter in parameters_of(path)}) == len(parameters_of(path))
+
+
+def test_nothing_is_left_to_strip() -> None:
+    extra = "metadata.papermill cell.metadata.papermill"
+    command = [sys.executable, "-m", "nbstripout", "--verify", "--extra-keys", extra, *map(str, NOTEBOOKS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_one_notebook_from_end_to_end(tmp_path: Path) -> None:
     done = run_notebook(FOLDER / "22_report_data_scaling.ipynb", tmp_path / "out.ipynb", {"campaign": "kimi_k25"})
     assert done.status is RunState.OK, done.reason
     text = done.output.read_text(encoding="utf-8")
     assert "One training size (10,000 samples) is no curve" in text
+
+
+SMALL = ("kimi_k25", "h200_smollm2")
+
+
+@pytest.mark.slow
+def test_every_report_is_built_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every report notebook through the real runner, on campaigns with odd neighbours."""
+    data = FOLDER.parent / "data"
+    shutil.copytree(FOLDER, tmp_path / "notebooks")
+    for name in SMALL:
+        shutil.copytree(data / "recorded" / name, tmp_path / "data" / "recorded" / name)
+    shutil.copy(data / "reference_points.csv", tmp_path / "data")
+    shutil.copytree(data / "recorded" / "kimi_k25", tmp_path / "data" / "runs" / "kimi_k25")
+    monkeypatch.setenv(ROOT_ENV, str(tmp_path))
+    said: list[str] = []
+    everything = list(reports.NOTEBOOKS)
+    outcome = reports.build(campaigns=None, notebooks=everything, workers=2, say=said.append)
+    folder = outcome.index.parent
+    summaries = {
+        path.name.removesuffix(SUMMARY_SUFFIX): Summary.model_validate_json(path.read_bytes())
+        for path in folder.glob(f"*{SUMMARY_SUFFIX}")
+    }
+    assert len(summaries) == 3 * (len(everything) - 1) + 1
+    # The comparison reads two campaigns of one name: it uses the first and says so.
+    partial = [name for name, summary in summaries.items() if summary.status is not PageStatus.OK]
+    assert partial == ["compare_campaigns"]
+    for name, summary in summaries.items():
+        assert summary.answer, name
+        page = BeautifulSoup((folder / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+        assert page.find(class_="stderr") is None, page.find(class_="stderr")
+        assert all(image["alt"] for image in page.find_all("img"))
+        assert page.find_all(["table", "img"])
