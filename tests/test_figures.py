@@ -107,6 +107,17 @@ def test_rows_left_out_still_tell_the_drawn_ones_apart(shown: Shown, monkeypatch
     assert table.iloc[0]["gain_needed"] == pytest.approx(754.41 / 671.66, rel=1e-4)
 
 
+def test_an_interval_that_says_nothing_is_not_drawn(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[pd.DataFrame] = []
+    monkeypatch.setattr(figures.plot, "plot_speedup", lambda table, *, ax: drawn.append(table))
+    tables = recorded("kimi_k25")[0]
+    table = speedup_df(tables.runs, tables.requests, n_boot=50)
+    wild = table.assign(method="paired bootstrap over prompts", low=0.0, high=94_000.0)
+    figures.speedups(wild)
+    assert drawn[0][["low", "high"]].isna().all(axis=None)
+    assert download(shown)["high"].max() == 94_000.0
+
+
 def test_few_rows_are_drawn_as_they_are(shown: Shown) -> None:
     figures.break_even(recorded("kimi_k25")[1])
     assert "Drawn are" not in shown.text[0]

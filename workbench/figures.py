@@ -6,6 +6,7 @@ import pandas as pd
 
 from workbench import plot, show, theme
 from workbench.analysis import acceptance, views
+from workbench.analysis.answers import bounded
 from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.wording import count
 from workbench.plot.names import row_names
@@ -17,7 +18,7 @@ MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
 def break_even(costs: pd.DataFrame) -> None:
     """Accept length measured against the accept length that breaks even."""
     drawn, said = _nearest(costs, "gain_needed", ascending=True)
-    fig, ax = theme.new_figure()
+    fig, ax = theme.new_figure(height=theme.rows_height(len(drawn)))
     plot.plot_break_even(drawn, ax=ax)
     theme.show_figure(
         fig,
@@ -31,8 +32,8 @@ def break_even(costs: pd.DataFrame) -> None:
 
 def speedups(table: pd.DataFrame) -> None:
     """Speed over the baseline's, with intervals and verdicts."""
-    drawn, said = _nearest(table, "speedup", ascending=False)
-    fig, ax = theme.new_figure()
+    drawn, said = _nearest(bounded(table), "speedup", ascending=False)
+    fig, ax = theme.new_figure(height=theme.rows_height(len(drawn)))
     plot.plot_speedup(drawn, ax=ax)
     theme.show_figure(
         fig,

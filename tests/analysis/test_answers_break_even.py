@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from analysis_tables import recorded
+from analysis_tables import recorded, runs
 from answer_tables import cost_rows, costs_of, exactly, with_runs
 
 from workbench.analysis.answers import break_even, fixed_cost, forced_break_even, graphs_off, shared_level
@@ -68,7 +68,7 @@ def test_without_speeds_there_is_no_break_even() -> None:
 
 
 def test_kimi_graphs_off_alone_kept_three_runs_under_the_baseline() -> None:
-    assert graphs_off(costs_of(recorded(KIMI))) == (
+    assert graphs_off(costs_of(recorded(KIMI)), recorded(KIMI).runs) == (
         "With CUDA graphs off break-even is 3.17-3.97, above every accept length measured (at most 2.50): that alone "
         "kept 3 runs under 90 tok/s. Switching them on took custom-v3 at 16 draft tokens from 56.7 to 74.9 tok/s."
     )
@@ -79,17 +79,20 @@ def test_kimi_graphs_off_alone_kept_three_runs_under_the_baseline() -> None:
     [
         {run: {"cuda_graph": True} for run in OFF},
         {run: {"cuda_graph": None} for run in OFF},
+        # Then graphs are not what sets the arms apart.
+        {"base-b-c1": {"cuda_graph": False}},
         # An accept length of 3.3 lies above 3.17: then graphs off is not what decides.
         {"custom-v3-n16-nograph": {"accept_length_high": 3.3}},
     ],
 )
 def test_graphs_off_is_silent_where_it_does_not_decide(changes: dict[str, dict[str, object]]) -> None:
-    assert graphs_off(costs_of(with_runs(recorded(KIMI), changes))) is None
+    changed = with_runs(recorded(KIMI), changes)
+    assert graphs_off(costs_of(changed), changed.runs) is None
 
 
 def test_one_run_with_graphs_off_and_none_with_them_on() -> None:
     off = {"cuda_graph": False, "accept_length": 2.0, "break_even": 3.0, "base_tok_per_s": 90.0, "tok_per_s": 60.0}
-    assert graphs_off(cost_rows(off)) == (
+    assert graphs_off(cost_rows(off), runs()) == (
         "With CUDA graphs off break-even is 3.00, above every accept length measured (at most 2.00): that alone "
         "kept 1 run under 90 tok/s."
     )

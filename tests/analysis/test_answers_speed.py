@@ -5,7 +5,7 @@ import pytest
 from analysis_tables import baseline, recorded, runs, speculative
 from answer_tables import exactly, speedup_rows, speedups_of, with_runs
 
-from workbench.analysis.answers import by_concurrency, pays, timing_noise, undecided
+from workbench.analysis.answers import bounded, by_concurrency, pays, timing_noise, undecided
 from workbench.analysis.speedup import drift_df
 
 KIMI, FIRST = "kimi_k25", "h200_first_trial"
@@ -45,7 +45,9 @@ def test_simulated_runs_never_lead() -> None:
         "(3.00x at concurrency 1)."
     )
     both = speedup_rows({"origin": "simulated", "speedup": 3.0, "verdict": "win"}, {"speedup": 0.5, "verdict": "loss"})
-    assert pays(both).startswith("Do not enable speculation here: nothing beat the baseline. Run 1 reached ")
+    assert pays(both).startswith(
+        "Do not enable speculation here: nothing beat the baseline. The only run (run 1) reached "
+    )
 
 
 def test_a_win_is_said_with_its_concurrency_and_interval() -> None:
@@ -55,15 +57,16 @@ def test_a_win_is_said_with_its_concurrency_and_interval() -> None:
         {"speedup": 0.6, "max_concurrency": 8, "verdict": "loss"},
     )
     assert pays(table) == (
-        "Speculation pays at concurrency 1: run 0 reached 120 tok/s against 100, 1.20x (95 % 1.10-1.30)."
+        "Speculation pays at concurrency 1: the only winning run (run 0) reached 120 tok/s against 100, "
+        "1.20x (95 % 1.10-1.30)."
     )
 
 
 def test_a_gain_within_noise_is_no_win() -> None:
     table = speedup_rows({"speedup": 1.2, "low": 0.9, "high": 1.5, "verdict": "noise", "method": "a bootstrap"})
     assert pays(table) == (
-        "Whether speculation pays is not decided: run 0 reached 120 tok/s against 100, 1.20x (95 % 0.90-1.50), "
-        "within noise."
+        "Whether speculation pays is not decided: the only run (run 0) reached 120 tok/s against 100, "
+        "1.20x (95 % 0.90-1.50), within noise."
     )
 
 
@@ -83,6 +86,17 @@ def test_one_loss_among_open_runs_is_counted_without_advice() -> None:
 )
 def test_a_range_that_is_no_interval_is_not_called_one(method: str, said: str) -> None:
     assert f"0.90x{said}." in pays(speedup_rows({"speedup": 0.9, "low": 0.8, "high": 1.0, "method": method}))
+
+
+def test_an_interval_that_nothing_bounds_is_said_in_words_and_not_drawn() -> None:
+    table = speedup_rows(
+        {"speedup": 0.9, "low": 0.05, "high": 94_000.0, "method": "paired bootstrap over prompts"},
+        {"speedup": 0.8, "low": 0.5, "high": 1.5, "method": "paired bootstrap over prompts"},
+        {"speedup": 0.7, "low": 0.1, "high": 7.0, "method": "client's figure and median log window"},
+    )
+    assert "0.90x (too few passes to bound it)" in pays(table)
+    assert bounded(table)["high"].dropna().tolist() == [1.5, 7.0]
+    assert bounded(table)["low"].dropna().tolist() == [0.5, 0.1]
 
 
 def test_without_any_speed_nothing_is_claimed() -> None:

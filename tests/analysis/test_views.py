@@ -48,18 +48,18 @@ def test_speedups_are_best_first_and_say_what_they_stand_on() -> None:
     view = views.speedups_view(speedups_of(recorded(FIRST)))
     assert view["speedup"].is_monotonic_decreasing
     assert view.loc[0, "run"] == "n24000L, 6 steps"
-    assert view.loc[0, "judged by"] == "20 prompts"
-    assert set(view.loc[view["at once"] > 1, "judged by"]) == {"client and log"}
+    assert view.loc[0, "judged by"] == "20\u00a0prompts"
+    assert set(view.loc[view["at once"] > 1, "judged by"]) == {"client,\u00a0log"}
 
 
 @pytest.mark.parametrize(
     ("method", "n", "said"),
     [
-        ("paired bootstrap over prompts", 1, "1 prompt"),
-        ("bootstrap over passes, all slots taken as busy", 5, "5 passes"),
-        ("bootstrap over passes, all slots taken as busy", 1, "1 pass"),
+        ("paired bootstrap over prompts", 1, "1\u00a0prompt"),
+        ("bootstrap over passes, all slots taken as busy", 5, "5\u00a0passes"),
+        ("bootstrap over passes, all slots taken as busy", 1, "1\u00a0pass"),
         ("one figure an arm", 1, "one figure an arm"),
-        ("client's figure and median log window", 1, "client and log"),
+        ("client's figure and median log window", 1, "client,\u00a0log"),
     ],
 )
 def test_how_a_verdict_was_found_in_a_few_words(method: str, n: int, said: str) -> None:
@@ -92,11 +92,24 @@ def test_only_sources_that_can_be_compared_are_shown() -> None:
 
 def test_settings_that_matter_come_first() -> None:
     view = views.fairness_view(recorded(KIMI).runs)
-    assert view.loc[0, ["run", "setting", "speculative"]].tolist() == [
-        "custom-v1, 4 draft tokens, 48 running",
+    assert view.loc[0, ["setting", "speculative", "baseline", "runs"]].tolist() == [
         "max_running_requests",
         "48 (32 queued)",
+        "not stated",
+        "custom-v1, 4 draft tokens, 48 running",
     ]
+
+
+def test_a_setting_in_which_many_runs_differ_is_one_row() -> None:
+    view = views.fairness_view(recorded(SMOLLM).runs)
+    assert len(view) == 1
+    assert view.loc[0, ["setting", "speculative", "baseline"]].tolist() == [
+        "max_total_num_tokens",
+        "3120410",
+        "3227882",
+    ]
+    assert view.loc[0, "runs"] == "EAGLE flag, EAGLE-3 drafter and accept length forced to 2.5"
+    assert views.fairness_view(recorded(SMOLLM).runs.iloc[:0]).empty
 
 
 def test_drift_needs_a_second_pass() -> None:

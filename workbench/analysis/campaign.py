@@ -72,7 +72,7 @@ def campaign_answer(
     points = keep(
         *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
-        answers.graphs_off(costs),
+        answers.graphs_off(costs, tables.runs),
         answers.break_even(costs),
         answers.forced_break_even(costs),
         answers.accepts_nothing(tables.runs),
@@ -134,7 +134,7 @@ def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFr
     sentence = joined([answers.best_shape(costs, speedups), answers.next_run(missing) if missing else None])
     points = keep(
         answers.break_even(costs),
-        answers.graphs_off(costs),
+        answers.graphs_off(costs, tables.runs),
         answers.confounded(costs),
         answers.rate_misleads(costs, tables.runs),
         answers.same_points(same_points_df(tables.runs)),
@@ -201,7 +201,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     points = keep(
         _does_not_count(flagged),
         answers.by_concurrency(speedups),
-        answers.graphs_off(costs),
+        answers.graphs_off(costs, tables.runs),
         answers.break_even(costs),
         answers.forced_break_even(costs),
         answers.queued(tables.runs),

@@ -38,7 +38,7 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     """
     rows = runs.reset_index(drop=True)
     rows = rows.assign(value=_speed(rows))
-    known = rows[rows["value"].notna() & rows["max_concurrency"].notna()]
+    known = rows[(rows["value"] > 0) & rows["max_concurrency"].notna()]  # a log axis has no place for 0
     if known.empty:
         return nothing_to_draw(ax, "No run has both a speed and a concurrency.")
     levels = {level: float(place) for place, level in enumerate(sorted(known["max_concurrency"].unique()))}

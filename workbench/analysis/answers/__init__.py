@@ -21,7 +21,7 @@ from workbench.analysis.answers.drafters import (
 )
 from workbench.analysis.answers.model import Answer, joined, keep
 from workbench.analysis.answers.shape import best_shape, confounded, rate_misleads, same_points
-from workbench.analysis.answers.speed import by_concurrency, pays, timing_noise, undecided
+from workbench.analysis.answers.speed import bounded, by_concurrency, pays, timing_noise, undecided
 from workbench.analysis.answers.training import (
     curve_name,
     curve_notes,
@@ -40,6 +40,7 @@ __all__ = [
     "accepts_nothing",
     "at_lowest",
     "best_shape",
+    "bounded",
     "break_even",
     "break_even_span",
     "by_concurrency",

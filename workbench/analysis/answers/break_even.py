@@ -144,9 +144,16 @@ def _ms(values: pd.Series) -> str:
     return f"{first} ms" if first == last else f"{first}-{last} ms"
 
 
-def graphs_off(costs: pd.DataFrame) -> str | None:
-    """Runs with CUDA graphs off whose break-even lies above every accept length measured in the campaign."""
+def graphs_off(costs: pd.DataFrame, runs: pd.DataFrame) -> str | None:
+    """Runs with CUDA graphs off whose break-even lies above every accept length measured in the campaign.
+
+    Runs whose baseline is known to have them off too are left out: there graphs are not what makes the difference.
+    """
     real = at_lowest(real_runs(costs))
+    plain = runs[(runs["cuda_graph"] == False).fillna(False).astype(bool)]  # noqa: E712 (pandas, three-valued)
+    also_off = set(zip(plain["campaign"], plain["run_id"], strict=True))
+    beside = zip(real["campaign"], real["baseline_run_id"], strict=True)
+    real = real[pd.Series([key not in also_off for key in beside], index=real.index, dtype=bool)]
     off = real[(real["cuda_graph"] == False).fillna(False).astype(bool) & real["break_even_low"].notna()]  # noqa: E712
     reached = real["accept_length_high"].max()
     if off.empty or not off["break_even_low"].min() > reached:

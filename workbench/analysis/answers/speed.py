@@ -19,7 +19,7 @@ def pays(speedups: pd.DataFrame) -> str:
         return f"Whether speculation pays was not measured: {_only_simulated(speedups)}."
     wins = real[real["verdict"] == "win"]
     if len(wins):
-        return f"Speculation pays{_at_concurrency(wins, 'and')}: {_best(wins)}."
+        return f"Speculation pays{_at_concurrency(wins, 'and')}: {_best(wins, 'winning run')}."
     if (real["speedup"] >= 1).any():
         best = most(real, "speedup")
         why = ", within noise" if best["verdict"] == "noise" else f"; no verdict: {best['reason'] or 'too few passes'}"
@@ -33,11 +33,11 @@ def pays(speedups: pd.DataFrame) -> str:
     return f"{head}. {capital(_best(real))}{' (one figure an arm)' if is_single else ''}{sure}."
 
 
-def _best(real: pd.DataFrame) -> str:
+def _best(real: pd.DataFrame, kind: str = "run") -> str:
     """The run with the highest speedup and its numbers."""
     best = most(real, "speedup")
     name = run_name(best, real)
-    who = f"the best of {count(len(real), 'run')} ({name})" if len(real) > 1 else name
+    who = f"the best of {count(len(real), kind)} ({name})" if len(real) > 1 else f"the only {kind} ({name})"
     speeds = f"{number(best['tok_per_s'])} tok/s against {number(best['base_tok_per_s'])}"
     return f"{who} reached {speeds}, {times(best['speedup'])}{interval_words(best)}"
 
@@ -48,12 +48,17 @@ def interval_words(row: Row) -> str:
     if low is None or high is None or low == high:
         return ""
     if "bootstrap" in method:
-        if high > UNBOUNDED * low:
-            return " (too few passes to bound it)"
-        return f" (95 % {span(low, high)})"
+        return f" (95 % {span(low, high)})" if high <= UNBOUNDED * low else " (too few passes to bound it)"
     return (
         f" ({span(low, high)} by the client and the log)" if "log" in method else f" ({span(low, high)} in the source)"
     )
+
+
+def bounded(speedups: pd.DataFrame) -> pd.DataFrame:
+    """The same rows without the intervals that say nothing, which would fill a figure."""
+    says_nothing = speedups["method"].str.contains("bootstrap").fillna(False).astype(bool)
+    says_nothing &= speedups["high"] > UNBOUNDED * speedups["low"]
+    return speedups.assign(low=speedups["low"].mask(says_nothing), high=speedups["high"].mask(says_nothing))
 
 
 def _at_concurrency(rows: pd.DataFrame, word: str) -> str:

@@ -9,6 +9,7 @@ from workbench.analysis.frames import records
 from workbench.analysis.log_speed import MIN_WINDOWS
 from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
 from workbench.analysis.views.texts import renamed, share, texts
+from workbench.analysis.wording import few
 from workbench.table import LogSummary, Tables
 
 _LOG_SPEEDS = {
@@ -23,18 +24,12 @@ _LOG_SPEEDS = {
 
 
 def fairness_view(runs: pd.DataFrame) -> pd.DataFrame:
-    """Settings in which runs and their baselines differ, by run; those that matter first."""
-    shown = fairness_df(runs).sort_values("matters", ascending=False, kind="stable")
-    names = {
-        "label": "run",
-        "setting": "setting",
-        "speculative": "speculative",
-        "baseline": "baseline",
-        "matters": "matters",
-        "why": "why",
-        "baseline_run_id": "against",
-    }
-    return renamed(shown, names)
+    """Settings in which runs and their baselines differ, one row a difference; those that matter first."""
+    found = fairness_df(runs).sort_values("matters", ascending=False, kind="stable")
+    by = ["setting", "speculative", "baseline", "matters", "why"]
+    grouped = found.groupby(by, sort=False, dropna=False)["label"]
+    labels = grouped.apply(lambda same: few(dict.fromkeys(map(str, same)), 3)).reset_index(name="label")
+    return renamed(labels, {**{name: name for name in by}, "label": "runs"})
 
 
 def sources_view(runs: pd.DataFrame) -> pd.DataFrame:

@@ -35,14 +35,14 @@ def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
             {
                 "campaign": name,
                 "target": info.target,
-                "machine": info.machine,
                 "runs": int((tables.runs["campaign"] == name).sum()),
                 "best run": None if best is None else best["label"],
-                "tok/s": None if best is None else number(best["tok_per_s"]),
-                "baseline tok/s": None if best is None else number(best["base_tok_per_s"]),
                 "speedup": None if best is None else best["speedup"],
                 "best accept length": figures.get("best accept length"),
                 "break-even": figures.get("break-even"),
+                "tok/s": None if best is None else number(best["tok_per_s"]),
+                "baseline tok/s": None if best is None else number(best["base_tok_per_s"]),
+                "machine": info.machine,
             }
         )
     return pd.DataFrame(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from workbench.analysis.answers import bounded
 from workbench.analysis.frames import Row, records
 from workbench.analysis.views.texts import on_off, renamed, spans, texts
 
@@ -103,7 +104,7 @@ def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
     """Speedups with their intervals and verdicts, and what they stand on, best first."""
     ordered = speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last")
     by = [_judged_by(row) for row in records(ordered)]
-    shown = ordered.assign(ends=spans(ordered, "low", "high"), by=texts(by, ordered.index))
+    shown = ordered.assign(ends=spans(bounded(ordered), "low", "high"), by=texts(by, ordered.index))
     names = {
         "label": "run",
         "prompt_set": "prompts",
@@ -123,5 +124,6 @@ def _judged_by(row: Row) -> str | None:
     method = str(row["method"] or "")
     for word in ("prompt", "pass"):
         if f"bootstrap over {word}" in method:
-            return f"{row['n']} {word}{'' if row['n'] == 1 else 'es' if word == 'pass' else 's'}"
-    return {"": None, "one figure an arm": "one figure an arm"}.get(method, "client and log")
+            # With a space that does not break: a narrow column then keeps one line a row.
+            return f"{row['n']}\u00a0{word}{'' if row['n'] == 1 else 'es' if word == 'pass' else 's'}"
+    return {"": None, "one figure an arm": "one figure an arm"}.get(method, "client,\u00a0log")
