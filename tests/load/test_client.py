@@ -267,7 +267,10 @@ def test_ctrl_c_closes_the_connections(stream: bool) -> None:
                 connection.settimeout(30)
                 assert connection.recv(65536).startswith(b"POST /generate")
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            try:
+                out, err = process.communicate(timeout=30)
+            finally:
+                process.kill()
         assert (out, err, process.returncode) == (b"interrupted\n", b"", 0)
         for connection in connections:
             with connection:

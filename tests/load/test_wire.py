@@ -39,6 +39,30 @@ def test_errors_come_out_and_no_thread_stays() -> None:
     assert threading.active_count() == before
 
 
+def test_an_interrupt_while_the_thread_starts_ends_what_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new thread may run before ``Thread.start`` returns; Ctrl-C then comes out of ``start``."""
+    before, sending, ended = threading.active_count(), threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        sending.wait(10)
+        raise KeyboardInterrupt
+
+    async def send_for_ever() -> None:
+        sending.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_async(send_for_ever)
+    assert ended.is_set()
+    assert threading.active_count() == before
+
+
 def test_the_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_gguf import gguf, key, text
+from gguf_files import gguf, key, text
 
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import CheckpointError, MissingToolError

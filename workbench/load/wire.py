@@ -7,6 +7,7 @@ import resource
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import aiohttp
@@ -29,6 +30,9 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     result: Future[T] = Future()
 
     def run() -> None:
+        if not result.set_running_or_notify_cancel():
+            runner.close()
+            return
         try:
             with runner:
                 value = runner.run(main())
@@ -38,15 +42,18 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             result.set_result(value)
 
     thread = threading.Thread(target=run, name="workbench-load")
-    thread.start()
     try:
+        # Ctrl-C may come while start() still waits for a thread that is already sending.
+        thread.start()
         return result.result()
     except BaseException:
-        if not result.done():
-            loop.call_soon_threadsafe(_cancel_all, loop)
+        if not result.cancel() and not result.done():
+            with suppress(RuntimeError):  # the loop closed just now
+                loop.call_soon_threadsafe(_cancel_all, loop)
         raise
     finally:
-        thread.join()
+        with suppress(RuntimeError):  # it never started
+            thread.join()
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
