@@ -1,5 +1,7 @@
 # Two commands do everything on a machine with python3 (3.11-3.13), make and git:
-#   make report   makes the environment, builds every page from the recorded campaigns, prints where they are
+#   make report   makes the environment, builds every page from the recorded campaigns, measures the quickstart campaign
+#                 live on this machine's CPU and adds its pages, prints where they are; `make pages` leaves out the last
+#                 part, and torch with it
 #   make test     makes what it needs and runs the tests
 PYTHON ?= python3
 VENV   ?= .venv
@@ -8,9 +10,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 TORCH  ?= torch==2.13.0   # any torch >= 2.9; name a CPU build where the index's default is a CUDA one
 
-.PHONY: report test check lint format bench docs lab quickstart clean
+.PHONY: report pages test check lint format bench docs lab quickstart clean
 
-report: $(VENV)/.base
+report: pages quickstart
+
+pages: $(VENV)/.base
 	$(BIN)/workbench report
 
 test: $(VENV)/.dev

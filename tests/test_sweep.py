@@ -47,6 +47,35 @@ def test_loads_share_a_start() -> None:
     assert len({run.server_id for run in planned.starts[1].runs}) == 1
 
 
+def test_requests_grow_with_the_slots() -> None:
+    workload = {"prompt_set": "mixed", "num_prompts": 4, "requests_per_slot": 2, "max_new_tokens": 8}
+    candidate = plan(workload=workload, max_concurrency=[1, 2, 8]).starts[1]
+    assert [run.workload.num_prompts for run in candidate.runs] == [4, 4, 16]
+
+
+def test_a_baseline_may_have_more_loads_than_the_candidates() -> None:
+    planned = plan(max_concurrency=[1, 8], baseline_max_concurrency=[1, 2, 64])
+    loads = [[run.workload.max_concurrency for run in start.runs] for start in planned.starts]
+    assert loads == [[1, 2, 8, 64], [1, 8], [1, 2, 8, 64]]
+
+
+def test_flags_of_speculation_alone_share_the_baseline() -> None:
+    block = {"speculative_num_steps": 3, "flags": {"speculative-attention-mode": ["prefill", "decode"]}}
+    planned = plan(sweep=[block])
+    assert [start.role for start in planned.starts] == ["baseline", "speculative", "speculative", "baseline"]
+    assert {run.baseline_group for start in planned.starts for run in start.runs} == {"default"}
+    assert planned.starts[0].server.flags == {}
+
+
+def test_only_some_starts() -> None:
+    sweep = [{"speculative_num_steps": [1, 2, 3]}]
+    assert servers(plan(sweep=sweep, only=["*-s1-*", "baseline-default"])) == ["baseline-default", "eagle3-d-s1-k1-n2"]
+    whole = {start.server_id: start.runs for start in plan(sweep=sweep).starts}
+    assert all(start.runs == whole[start.server_id] for start in plan(sweep=sweep, only="*-s2-*").starts)
+    with pytest.raises(SpecError, match="no start is called nothing"):
+        plan(only="nothing")
+
+
 def test_the_same_point_in_two_blocks_is_one_start_with_the_loads_of_both() -> None:
     sweep = [
         {"speculative_num_steps": 3, "max_concurrency": [1, 4]},

@@ -7,6 +7,7 @@ every server setting that is used, first and, unless ``baseline_again`` is off, 
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from workbench.errors import SpecError
 from workbench.paths import campaigns_dir, slug
 from workbench.sglang_rules import effective_shape
+from workbench.sglang_rules.flags import flag_key
 from workbench.spec import Drafter, Frozen, Name, RunSpec, Scalar, ServerConfig, SpecDecodeConfig, Target, Workload
 
 
@@ -56,19 +58,33 @@ class SweepBlock(Frozen):
 
 
 class CampaignWorkload(Frozen):
-    """What every run sends."""
+    """What every run sends: ``num_prompts`` requests, or ``requests_per_slot`` for each of its slots when that is more.
+
+    A full window needs several requests a slot: with as many requests as slots the first that ends ends it. Prompts
+    come round again when the set has fewer.
+    """
 
     prompt_set: Name
     num_prompts: int = Field(ge=1)
+    requests_per_slot: int | None = Field(default=None, ge=1)
     temperature: float = Field(default=0.0, ge=0)
     max_new_tokens: int = Field(ge=1)
     ignore_eos: bool = False
+
+    def at(self, concurrency: int) -> Workload:
+        """The load of a run with ``concurrency`` slots."""
+        shared = self.model_dump(exclude={"num_prompts", "requests_per_slot"})
+        count = max(self.num_prompts, (self.requests_per_slot or 0) * concurrency)
+        return Workload(**shared, num_prompts=count, max_concurrency=concurrency)
 
 
 class CampaignSpec(Frozen):
     """A campaign file. ``launch_prefix`` stands before the server's command line (docker run, srun, ssh).
 
     ``expected_tok_per_s`` (one stream, for the estimate of time only) and ``price_per_gpu_hour`` may be left out.
+    ``baseline_max_concurrency`` are loads of the baseline beside those of the candidates. ``only`` are patterns of
+    server names (``baseline*``): the other starts are left for another time. ``request_timeout_s`` limits one request,
+    ``ready_timeout_s`` a start (by default 300 s for the embedded engine, an hour for SGLang).
     """
 
     name: Name
@@ -83,9 +99,15 @@ class CampaignSpec(Frozen):
     max_concurrency: Concurrencies = (1,)
     repeats: int = Field(default=1, ge=1)
     baseline_again: bool = True
+    baseline_max_concurrency: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed)
+    ] = ()
+    only: Names = ()
     server: ServerConfig = ServerConfig()
     sweep: tuple[SweepBlock, ...] = Field(min_length=1)
     launch_prefix: tuple[str, ...] = ()
+    request_timeout_s: float = Field(default=600.0, gt=0)
+    ready_timeout_s: float | None = Field(default=None, gt=0)
     expected_tok_per_s: float | None = Field(default=None, gt=0)
     expected_start_s: float = Field(default=60.0, gt=0)
     price_per_gpu_hour: float | None = Field(default=None, ge=0)
@@ -145,8 +167,9 @@ class Plan:
             seconds += self.campaign.expected_start_s
             for run in start.runs:
                 concurrency = run.workload.max_concurrency or 1
-                streams = min(concurrency, work.num_prompts)
-                seconds += (self.campaign.repeats + 1) * work.num_prompts * work.max_new_tokens / (speed * streams)
+                count = run.workload.num_prompts or work.num_prompts
+                streams = min(concurrency, count)
+                seconds += (self.campaign.repeats + 1) * count * work.max_new_tokens / (speed * streams)
         return seconds / 3600 * self.campaign.server.tp_size * self.campaign.server.dp_size
 
 
@@ -264,7 +287,14 @@ def expand(campaign: CampaignSpec) -> Plan:
             merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
         loads[name] = tuple(dict.fromkeys((*loads.get(name, ()), *(block.max_concurrency or campaign.max_concurrency))))
     starts = [replace(start, runs=_runs(campaign, start, loads[name])) for name, start in candidates.items()]
-    return Plan(campaign, tuple(_with_baselines(campaign, starts)), tuple(merged), tuple(refused))
+    wanted = tuple(start for start in _with_baselines(campaign, starts) if _asked_for(start, campaign.only))
+    if not wanted and campaign.only:
+        raise SpecError(f"no start is called {' or '.join(campaign.only)}", where="only", next_step="see --dry-run")
+    return Plan(campaign, wanted, tuple(merged), tuple(refused))
+
+
+def _asked_for(start: Start, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(start.server_id, pattern) for pattern in patterns)
 
 
 def _points(
@@ -306,10 +336,13 @@ def _points(
 def _with_baselines(campaign: CampaignSpec, starts: Sequence[Start]) -> Iterator[Start]:
     groups: dict[str, list[Start]] = {}
     for start in starts:
-        groups.setdefault(_group(start.server, campaign.server), []).append(start)
+        groups.setdefault(_group(_plain(start.server), campaign.server), []).append(start)
     for group, members in groups.items():
-        levels = tuple(sorted({run.workload.max_concurrency or 1 for start in members for run in start.runs}))
-        first = Start(slug(f"baseline-{group}"), members[0].server, None, None, ())
+        asked = {run.workload.max_concurrency or 1 for start in members for run in start.runs}
+        if group == "default":
+            asked.update(campaign.baseline_max_concurrency)
+        levels = tuple(sorted(asked))
+        first = Start(slug(f"baseline-{group}"), _plain(members[0].server), None, None, ())
         yield replace(first, runs=_runs(campaign, first, levels))
         yield from members
         if campaign.baseline_again:
@@ -330,8 +363,8 @@ def _runs(campaign: CampaignSpec, start: Start, concurrencies: Sequence[int]) ->
             drafter=start.drafter.name if start.drafter else None,
             spec_decode=start.decode,
             server=start.server,
-            workload=Workload(**campaign.workload.model_dump(), max_concurrency=concurrency),
-            baseline_group=_group(start.server, campaign.server),
+            workload=campaign.workload.at(concurrency),
+            baseline_group=_group(_plain(start.server), campaign.server),
             label=f"{start.server_id}, {concurrency} at once",
         )
         run_id = f"{start.server_id}-c{concurrency}-{spec.content_hash()}"
@@ -353,6 +386,12 @@ def _describe(server: ServerConfig, decode: SpecDecodeConfig, drafter: Drafter |
     return "-".join(part for part in (*parts, "" if group == "default" else group) if part)
 
 
+def _plain(server: ServerConfig) -> ServerConfig:
+    """The settings that a server without speculation takes: flags of speculation alone need no baseline of their own."""
+    flags = {name: value for name, value in server.flags.items() if not flag_key(name).startswith("speculative_")}
+    return server.model_copy(update={"flags": flags})
+
+
 def _group(server: ServerConfig, usual: ServerConfig) -> str:
     """What a server's settings differ in from the campaign's usual ones; ``default`` for nothing."""
     said = []
@@ -362,6 +401,18 @@ def _group(server: ServerConfig, usual: ServerConfig) -> str:
         if {**usual.flags, **usual.env}.get(name) != value:
             said.append(f"{name}={value}".lower())
     return "-".join(said) or "default"
+
+
+def running_limit(start: Start, campaign: CampaignSpec) -> int:
+    """``--max-running-requests``: as stated, else the highest concurrency of the whole campaign.
+
+    Left to SGLang it is 48 with speculation and unlimited without: no fair comparison.
+    """
+    if start.server.max_running_requests is not None:
+        return start.server.max_running_requests
+    blocks = (block.max_concurrency for block in campaign.sweep if block.max_concurrency is not None)
+    loads = (campaign.max_concurrency, campaign.baseline_max_concurrency, *blocks)
+    return max(level for levels in loads for level in levels)
 
 
 # --- finding -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from workbench.errors import SpecError
 from workbench.sglang_rules.flags import LIST_FLAGS, flag_key, flag_name, simulated_accept_variable
 from workbench.spec import Scalar, SpecDecodeConfig
-from workbench.sweep import CampaignSpec, Start
+from workbench.sweep import CampaignSpec, Start, running_limit
 
 MODULES = {"sglang": "sglang.launch_server", "reference": "workbench.reference"}
 DECODE_LOG_INTERVAL = 10
@@ -83,17 +83,6 @@ def server_env(start: Start, *, version: str | None = None) -> dict[str, str]:
     if forced is not None:
         variables[simulated_accept_variable(version)] = f"{forced:g}"
     return variables
-
-
-def running_limit(start: Start, campaign: CampaignSpec) -> int:
-    """``--max-running-requests``: as stated, else the highest concurrency of the whole campaign.
-
-    Left to SGLang it is 48 with speculation and unlimited without: no fair comparison.
-    """
-    if start.server.max_running_requests is not None:
-        return start.server.max_running_requests
-    blocks = (block.max_concurrency for block in campaign.sweep if block.max_concurrency is not None)
-    return max(level for levels in (campaign.max_concurrency, *blocks) for level in levels)
 
 
 def _settings(start: Start, campaign: CampaignSpec, host: str, port: int) -> Iterator[tuple[str, Scalar]]:

@@ -1,0 +1,150 @@
+"""Our client and sglang.bench_serving in turn against one running server, with the same prompts and limits.
+
+    python tools/cross_check.py URL --target DIR --out FILE [--prompt-set mt_bench] [--num-prompts 32]
+                                [--max-new-tokens 128] [--concurrency 1 8] [--passes 3]
+
+Needs sglang in this Python, and a server that nobody else uses. Writes one JSON object: for every concurrency and pass
+both tools' figures, and three counts of accept length: from our requests, from the server's ``/server_info``, from
+bench_serving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.chat import load_chat
+from workbench.errors import LaunchError
+from workbench.load import drive
+from workbench.load.window import server_info
+from workbench.load.wire import fetch
+from workbench.prompts import Prompt, prompt_set, with_token_ids
+from workbench.spec import Workload
+
+LIMIT_S = 600
+
+
+def main() -> None:
+    asked = _arguments()
+    chat = load_chat(asked.target)
+    texts = [
+        chat.render([{"role": "user", "content": prompt.text}])
+        for prompt in prompt_set(asked.prompt_set).prompts[: asked.num_prompts]
+    ]
+    prompts = with_token_ids([Prompt(number, text) for number, text in enumerate(texts)], chat.encode)
+    found: list[dict[str, Any]] = []
+    for concurrency in asked.concurrency:
+        workload = Workload(
+            prompt_set=asked.prompt_set,
+            num_prompts=len(prompts),
+            temperature=0,
+            max_new_tokens=asked.max_new_tokens,
+            ignore_eos=False,
+            max_concurrency=concurrency,
+        )
+        for number in range(asked.passes + 1):  # the first is a warm-up
+            ours, theirs = _ours(asked.url, prompts, workload), _theirs(asked, texts, concurrency)
+            if number:
+                found.append(
+                    {"max_concurrency": concurrency, "pass": number, "workbench": ours, "bench_serving": theirs}
+                )
+                _write(asked.out, asked, found)
+                sys.stdout.write(f"{concurrency} at once, pass {number}: {ours} {theirs}\n")
+
+
+def _ours(url: str, prompts: Sequence[Prompt], workload: Workload) -> dict[str, Any]:
+    fetch(f"{url}/flush_cache", method="POST")
+    result = drive(url, prompts, workload)
+    good = [record for record in result.records if record.ok]
+    verified = sum(record.spec_verify_ct or 0 for record in good)
+    tokens = sum(record.completion_tokens or 0 for record in good)
+    return {
+        "completed": len(good),
+        "duration_s": result.wall_s,
+        "total_output_tokens": tokens,
+        "output_tok_per_s": result.output_tok_per_s,
+        "decode_tok_per_s": result.decode_tok_per_s,
+        "client_cpu_share": result.client_cpu_share,
+        "accept_length": (tokens - len(good)) / verified if verified else None,
+        "server_accept_length": _server_accept_length(url),
+    }
+
+
+def _theirs(asked: argparse.Namespace, texts: Sequence[str], concurrency: int) -> dict[str, Any]:
+    fetch(f"{asked.url}/flush_cache", method="POST")
+    with tempfile.TemporaryDirectory() as scratch:
+        data, out = Path(scratch) / "prompts.jsonl", Path(scratch) / "result.jsonl"
+        # The answer's text is never sent; bench_serving wants one. The prompt is rendered here: its own template
+        # option removes every beginning-of-text token, which is <|im_start|> for this family.
+        turns = ({"conversations": [{"content": text}, {"content": "an answer"}]} for text in texts)
+        data.write_text("".join(json.dumps(turn) + "\n" for turn in turns), encoding="utf-8")
+        command = [
+            *(sys.executable, "-m", "sglang.bench_serving", "--backend", "sglang", "--base-url", asked.url),
+            *("--model", str(asked.target), "--tokenizer", str(asked.target)),
+            *("--dataset-name", "custom", "--dataset-path", str(data)),
+            *("--num-prompts", str(len(texts)), "--sharegpt-output-len", str(asked.max_new_tokens)),
+            *("--max-concurrency", str(concurrency), "--request-rate", "inf", "--temperature", "0"),
+            *("--disable-ignore-eos", "--disable-tqdm", "--flush-cache", "--warmup-requests", "1"),
+            *("--output-file", str(out)),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        if done.returncode or not out.is_file():
+            raise LaunchError(f"bench_serving ended with {done.returncode}: {done.stderr[-2000:]}", where=asked.url)
+        line = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
+    return {
+        "completed": line["completed"],
+        "duration_s": line["duration"],
+        "total_output_tokens": line["total_output_tokens"],
+        "total_output_tokens_retokenized": line["total_output_tokens_retokenized"],
+        "output_tok_per_s": line["output_throughput"],
+        "accept_length": line.get("accept_length"),
+    }
+
+
+def _server_accept_length(url: str) -> float | None:
+    states = (server_info(url) or {}).get("internal_states")
+    if not isinstance(states, list) or not states or not isinstance(states[0], dict):
+        return None
+    value = states[0].get("avg_spec_accept_length")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _write(path: Path, asked: argparse.Namespace, found: Sequence[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "prompt_set": asked.prompt_set,
+        "num_prompts": asked.num_prompts,
+        "max_new_tokens": asked.max_new_tokens,
+        "server": {
+            name: value
+            for name, value in (server_info(asked.url) or {}).items()
+            if name.startswith("speculative_") or name in ("version", "attention_backend", "max_running_requests")
+        },
+        "passes": found,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", metavar="URL")
+    parser.add_argument("--target", type=Path, required=True, help="folder with the tokenizer")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--prompt-set", default="mt_bench")
+    parser.add_argument("--num-prompts", type=int, default=32)
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--passes", type=int, default=3)
+    asked = parser.parse_args()
+    asked.url = asked.url.rstrip("/")
+    return asked
+
+
+if __name__ == "__main__":
+    main()
