@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 TORCH  ?= torch==2.13.0   # any torch >= 2.9; name a CPU build where the index's default is a CUDA one
 
-.PHONY: report pages test check lint format bench docs lab quickstart clean
+.PHONY: report pages test test-slow check lint format bench docs lab quickstart clean
 
 report: pages quickstart
 
@@ -19,6 +19,10 @@ pages: $(VENV)/.base
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
+
+# Processes that are stopped and killed at every point, through papermill; every page of several campaigns. Minutes.
+test-slow: $(VENV)/.dev
+	$(BIN)/pytest -n auto -m slow
 
 # What CI runs.
 check: lint test

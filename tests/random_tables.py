@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.spec import CampaignInfo
 from workbench.table import Tables, summarise_log
-from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, WINDOWS, Column, frame
+from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, SETTINGS, WINDOWS, Column, frame
 
 HOSTILE = "<script>alert(1)</script>\"'&\nNext: $x_1$"
 NAMES = ("a", "b", HOSTILE)
@@ -34,6 +34,8 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "repeat": (0, 1),
     "prompt_index": tuple(range(6)),
     "dp_rank": (0, 1),
+    "setting": ("attention_backend", "device", "port", "speculative_num_steps", HOSTILE),
+    "device": ("cuda", "cpu"),
 }
 _ALWAYS_KNOWN = {"campaign", "run_id", "role", "server_id", "origin", "status", "drafter", "line", "dp_rank"}
 _START = pd.Timestamp("2026-11-29 21:36:00")
@@ -111,4 +113,5 @@ def random_tables(seed: int, numbers: tuple[float, ...] = ANY) -> Tables:
         offline=make.frame(OFFLINE, 0, 1, 9),
         logs=logs,
         problems=(),
+        settings=make.frame(SETTINGS, 0, 60, run_ids=ids),
     )

@@ -336,6 +336,80 @@ def test_check_exits_with_1_for_an_error_and_0_without(tmp_path: Path, capsys: p
     assert "use --speculative-algorithm EAGLE3" in capsys.readouterr().out
 
 
+CAMPAIGN = """
+name: mine
+title: Mine
+sglang_version: 0.5.14
+target: {{name: T, model_path: /models/none}}
+drafters: [{{name: d, model_path: {draft}}}]
+workload: {{prompt_set: mine, num_prompts: 1, max_new_tokens: 8}}
+server: {{mem_fraction_static: 0.8, flags: {{sampling-backend: pytorch}}}}
+sweep: [{{speculative_num_steps: 3}}]
+"""
+
+
+@pytest.fixture
+def campaign_file(tmp_path: Path, project: Path) -> Path:
+    draft = write_folder(tmp_path / "draft", CONFIG, draft_tensors())
+    (project / "data" / "prompts").mkdir(parents=True)
+    (project / "data" / "prompts" / "mine.jsonl").write_text('{"text": "hi"}\n')
+    (project / "data" / "campaigns").mkdir()
+    path = project / "data" / "campaigns" / "mine.yaml"
+    path.write_text(CAMPAIGN.format(draft=draft))
+    return path
+
+
+def test_check_takes_a_campaign_by_its_file_and_by_its_name(
+    campaign_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(campaign_file)]) == 0
+    out = capsys.readouterr().out
+    assert "not checked: /models/none is not on this machine" in out
+    assert "\n  for:   all 3 starts\n" in out
+    assert out.splitlines()[-1].startswith("mine: 3 starts, 0 errors, ")
+    assert main(["check", "mine"]) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_check_of_a_campaign_exits_with_1_for_an_error(campaign_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "mine", "--set", "sweep.0.speculative_algorithm=EAGLE"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("ERROR  --speculative-algorithm EAGLE with the EAGLE-3 draft class")
+    assert "for:   eagle-d-s3-k1-n4" in out
+    assert main(["check", "mine", "--set", "server.flags.samplin-backend=pytorch"]) == 1
+    assert "did you mean sampling-backend?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["mine", "--tp-size", "2"], 2, "--tp-size: this option goes with a draft folder, and this is a campaign"),
+        (["{draft}", "--set", "a=1"], 2, "--set: this option goes with a campaign, and this is a draft folder"),
+        (["mien"], 3, "mien: neither a campaign nor a draft folder\n  -> did you mean 'mine'?"),
+        (["none.yaml"], 3, "no campaign file 'none.yaml'"),
+        (["mine", "--set", "servr.tp_size=2"], 3, "unknown setting 'servr'"),
+    ],
+)
+def test_check_says_what_it_was_given(
+    arguments: list[str], code: int, words: str, campaign_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = campaign_file.parents[2] / "draft"
+    assert main(["check", *(argument.format(draft=draft) for argument in arguments)]) == code
+    assert words in capsys.readouterr().err
+
+
+def test_a_folder_with_the_name_of_a_campaign_is_a_draft_when_it_holds_one(
+    campaign_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(campaign_file.parents[2])
+    Path("mine").mkdir()
+    assert main(["check", "mine"]) == 0
+    assert "mine: 3 starts" in capsys.readouterr().out
+    write_folder(Path("mine"), CONFIG, draft_tensors())
+    assert main(["check", "mine"]) == 0
+    assert "mine: 3 starts" not in capsys.readouterr().out
+
+
 def test_report_lists_what_there_is_and_what_cannot_be_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--list"]) == 0
     assert capsys.readouterr().out.startswith("no campaign in ")

@@ -10,7 +10,8 @@ from log_samples import N5_NO_GRAPH, N16_GRAPH, RECORDED, VLLM_SPEC, decode_line
 from model_folders import CONFIG, TARGET_CONFIG, draft_tensors, write_folder
 from run_folders import cut_gzip
 
-from workbench.diagnose import Outcome, check_files, diagnose_files, render, render_checks, write_page
+from workbench.check import check_files, render_checks
+from workbench.diagnose import Outcome, diagnose_files, render, write_page
 from workbench.errors import CheckpointError, LogError, UsageError
 from workbench.paths import ROOT_ENV
 from workbench.preflight import CheckResult, Severity

@@ -6,7 +6,7 @@ import pytest
 
 from workbench import paths
 from workbench.errors import UsageError
-from workbench.paths import project_root, slug
+from workbench.paths import project_root, slug, under_root
 
 
 @pytest.fixture
@@ -32,6 +32,15 @@ def test_outside_a_project_the_checkout_of_the_package_is_used(tmp_path: Path, m
     monkeypatch.delenv(paths.ROOT_ENV, raising=False)
     monkeypatch.chdir(tmp_path)
     assert project_root() == Path(paths.__file__).parents[1]
+
+
+def test_a_relative_path_is_one_under_the_project_where_there_is_such_a_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(paths.ROOT_ENV, str(project))
+    assert under_root("data") == str(project / "data")
+    assert under_root("owner/model") == "owner/model"
+    assert under_root("/models/m") == "/models/m"
 
 
 def test_the_stated_root_wins(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

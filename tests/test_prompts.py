@@ -12,7 +12,7 @@ import pytest
 
 from workbench.errors import InputError
 from workbench.paths import project_root, prompts_dir
-from workbench.prompts import FETCHED, Prompt, prompt_set, prompt_set_names, with_token_ids
+from workbench.prompts import FETCHED, Prompt, prompt_set, prompt_set_names, run_name, with_token_ids
 
 MT_BENCH_TASKS = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 
@@ -55,6 +55,17 @@ def test_the_sets_hold_what_they_are_named_after() -> None:
     assert all("def " in prompt.text for prompt in code)
     assert "has_close_elements" in code[0].text
     assert "generate_integers" in code[163].text
+
+
+def test_runs_name_a_file_by_its_content(tmp_path: Path) -> None:
+    path = write(tmp_path / "my chat.jsonl", {"text": "a"})
+    first = run_name(str(path))
+    write(path, {"text": "b"})
+    assert run_name(str(path)) != first
+    assert first.startswith("my-chat-")
+    assert run_name("mt_bench") == "mt_bench"
+    with pytest.raises(InputError, match="no prompts"):
+        run_name(str(tmp_path / "absent.jsonl"))
 
 
 def test_the_mix_is_mixed_from_its_start() -> None:

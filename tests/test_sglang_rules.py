@@ -232,6 +232,8 @@ def test_useless_depth_is_noted() -> None:
         ("0.5.2", "fa3", 4, True, False),
         ("0.5.9", "fa3", 4, False, False),
         ("0.5.9", "triton", 4, True, False),
+        ("0.5.12", "triton", 4, True, False),
+        ("0.5.14", "triton", 4, False, False),
         ("0.5.23", "triton", 4, False, False),
         ("0.5.23", "trtllm_mla", 4, True, False),
     ],

@@ -14,6 +14,7 @@ from workbench.spec import Origin, Provenance, Range, ReportedFigures, RunSpec, 
 from workbench.store import (
     find_campaigns,
     read_campaign,
+    read_gpu,
     read_metrics,
     read_requests,
     read_run,
@@ -415,6 +416,55 @@ def test_requests_that_are_no_file_of_the_campaign_are_refused_as_a_log_is(tmp_p
     write_text(folder / "shared.jsonl", '{"latency_s": 1}')
     (folder / "within" / "requests.jsonl").symlink_to(folder / "shared.jsonl")
     assert read_requests(read_run(folder / "within")) == ([{"latency_s": 1}], [])
+
+
+@pytest.mark.parametrize("name", ["resolved.json", "reported.json", "windows.json"])
+def test_optional_files_behind_a_link_out_of_the_campaign_are_not_read(tmp_path: Path, name: str) -> None:
+    secret = write_text(tmp_path / "secret.json", {"source": "elsewhere"})
+    folder = write_campaign(tmp_path / "c")
+    write_run(folder / "r")
+    (folder / "r" / name).symlink_to(secret)
+    (run,) = read_campaign(folder).runs
+    assert (run.resolved, run.reported, run.windows) == (None, None, ())
+    assert said(folder) == [(f"r/{name}", "leads out of the campaign folder; it is not used")]
+
+
+@pytest.mark.parametrize("name", ["spec.json", "status.json", "provenance.json"])
+def test_a_run_whose_own_files_lead_out_of_the_campaign_is_left_out(tmp_path: Path, name: str) -> None:
+    folder = write_campaign(tmp_path / "c")
+    write_run(folder / "r")
+    (folder / "r" / name).rename(tmp_path / name)
+    (folder / "r" / name).symlink_to(tmp_path / name)
+    assert read_campaign(folder).runs == ()
+    assert (f"r/{name}", "leads out of the campaign folder; this run is left out") in said(folder)
+
+
+def test_metrics_behind_a_link_out_of_the_campaign_are_not_read(tmp_path: Path) -> None:
+    secret = write_text(tmp_path / "secret.prom", "x 1")
+    folder = write_campaign(tmp_path / "c")
+    write_run(folder / "r", files={"metrics.before.prom": "x 0"})
+    (folder / "r" / "metrics.after.prom").symlink_to(secret)
+    with pytest.raises(RunFolderError, match="leads out of the campaign folder"):
+        read_metrics(read_run(folder / "r"))
+
+
+def test_small_files_may_be_links_within_the_campaign(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c")
+    write_text(folder / "shared.json", {"device": "cpu"})
+    write_run(folder / "r")
+    (folder / "r" / "resolved.json").symlink_to("../shared.json")
+    (run,) = read_campaign(folder).runs
+    assert run.resolved == {"device": "cpu"}
+
+
+def test_gpu_samples_are_read_line_by_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "c" / "r", files={"gpu.jsonl": '{"t_s": 0, "gpu": 0}\n{"t_s": 0.5, "g'})
+    run = read_run(tmp_path / "c" / "r")
+    records, problems = read_gpu(run)
+    assert records == [{"t_s": 0, "gpu": 0}]
+    assert [problem.where for problem in problems] == [str(run.path / "gpu.jsonl")]
+    write_run(tmp_path / "c" / "none")
+    assert read_gpu(read_run(tmp_path / "c" / "none")) == ([], [])
 
 
 def test_requests_plain_and_packed(tmp_path: Path) -> None:

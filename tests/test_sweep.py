@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_requests_grow_with_the_slots() -> None:
     workload = {"prompt_set": "mixed", "num_prompts": 4, "requests_per_slot": 2, "max_new_tokens": 8}
     candidate = plan(workload=workload, max_concurrency=[1, 2, 8]).starts[1]
     assert [run.workload.num_prompts for run in candidate.runs] == [4, 4, 16]
+
+
+def test_prompts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    path.write_text('{"text": "a"}', encoding="utf-8")
+    planned = plan(workload={"prompt_set": str(path), "num_prompts": 1, "max_new_tokens": 8})
+    assert planned.campaign.workload.prompt_set == str(path)
+    # sha256 of the line.
+    expected = hashlib.sha256(b'{"text": "a"}').hexdigest()[:8]
+    assert {run.workload.prompt_set for start in planned.starts for run in start.runs} == {f"chat-{expected}"}
 
 
 def test_a_baseline_may_have_more_loads_than_the_candidates() -> None:
@@ -187,7 +198,7 @@ def test_settings_change_the_file() -> None:
 
 def test_the_shipped_campaigns() -> None:
     counts = {path.stem: len(expand(read_campaign_file(path)).starts) for path in CAMPAIGNS.glob("*.yaml")}
-    assert counts.keys() == {"quickstart", "h200_smollm2", "kimi_k25_8gpu"}
+    assert counts.keys() == {"quickstart", "h200_smollm2", "h200_kimi_shape", "kimi_k25_8gpu"}
     assert counts["quickstart"] == 3
     assert counts["kimi_k25_8gpu"] <= 40
     assert "eagle3-custom-v3-s3-k1-n4" in servers(expand(read_campaign_file(CAMPAIGNS / "kimi_k25_8gpu.yaml")))

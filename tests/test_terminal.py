@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 
 import pytest
@@ -55,3 +56,38 @@ def test_closed_streams_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (sys.stdout, sys.stderr):
         assert stream.name == os.devnull
         stream.close()
+
+
+def test_on_a_terminal_one_line_stands_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((9, 3)))
+    lines = terminal.Lines()
+    lines.overwrite("1 of 10 requests")
+    lines.overwrite("2 \x1b")
+    lines.say("done")
+    lines.say("all")
+    lines.clear()
+    clear = "\r\x1b[K"
+    assert stream.getvalue() == f"{clear}1 of 10 {clear}2 \ufffd{clear}done\nall\n"
+
+
+def test_elsewhere_what_only_stands_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, clock = io.StringIO(), iter((0.0, 9.9, 10.0, 10.0, 19.9, 20.0, 20.0))
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
+    lines = terminal.Lines()
+    lines.say("started")
+    for text in ("at 9.9", "at 10", "at 19.9", "at 20"):
+        lines.overwrite(text)
+    assert stream.getvalue() == "started\nat 10\nat 20\n"
+
+
+def test_quiet_lines_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    lines = terminal.Lines(quiet=True)
+    lines.say("one")
+    lines.overwrite("two")
+    lines.clear()
+    assert stream.getvalue() == ""

@@ -1,8 +1,9 @@
 """The command line: parses and calls, no logic.
 
 Exit codes: 0 success; 1 the command worked and its answer is bad news (a certain fault, a failed check, a report that
-did not finish); 2 wrong usage; 3 input that cannot be used (a log that cannot be read, or with nothing to judge);
-4 a notebook failed; 5 something must be installed first; 130 interrupted.
+did not finish, runs of a campaign that are missing); 2 wrong usage; 3 input that cannot be used (a log that cannot be
+read, or with nothing to judge) or a place that cannot be written; 4 a notebook failed; 5 something must be installed
+first; 6 no server answers where one should; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbench import __version__, terminal
-from workbench.errors import InputError, WorkbenchError
+from workbench.errors import InputError, UsageError, WorkbenchError
 from workbench.terminal import complain, say
+
+_DRAFT_OPTIONS = ("target", "speculative_algorithm", "context_length", "sglang_version", "tp_size")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,29 +90,51 @@ def _report(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from workbench import run
 
-    if arguments.dry_run:
-        say(run.dry_run(arguments.campaign, arguments.set))
-        return 0
-    outcome = run.run(
-        arguments.campaign, arguments.set, force=arguments.force, allow_refused=arguments.allow_refused, say=complain
+    request = run.Request(
+        arguments.campaign,
+        tuple(arguments.set),
+        engine=arguments.engine,
+        force=arguments.force,
+        allow_refused=arguments.allow_refused,
+        attach=arguments.attach,
+        log=arguments.log,
     )
-    say(f"{outcome.sentence}\n{outcome.notebook}")
-    return 0 if outcome.all_ok else 1
+    if arguments.dry_run:
+        say(run.dry_run(request))
+        return 0
+    outcome = run.run(request, terminal.Lines(quiet=arguments.quiet))
+    say(outcome.text)
+    return outcome.exit_code
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from workbench import diagnose
+    from workbench import check
 
-    results = diagnose.check_files(
-        arguments.draft,
+    if check.is_campaign(arguments.what):
+        _refuse(arguments, _DRAFT_OPTIONS, "goes with a draft folder, and this is a campaign")
+        text, has_errors = check.campaign_text(arguments.what, arguments.set)
+        say(text)
+        return int(has_errors)
+    _refuse(arguments, ("set",), "goes with a campaign, and this is a draft folder")
+    results = check.check_files(
+        Path(arguments.what),
         target=arguments.target,
         algorithm=arguments.speculative_algorithm,
         context_length=arguments.context_length,
         version=arguments.sglang_version,
         tp_size=arguments.tp_size,
     )
-    say(diagnose.render_checks(results))
+    say(check.render_checks(results))
     return 1 if any(result.severity == "error" for result in results) else 0
+
+
+def _refuse(arguments: argparse.Namespace, options: Sequence[str], why: str) -> None:
+    """Options that would be ignored are said to be wrong."""
+    for option in options:
+        if getattr(arguments, option):
+            raise UsageError(
+                f"this option {why}", where=f"--{option.replace('_', '-')}", next_step="see workbench check --help"
+            )
 
 
 def _doctor(_: argparse.Namespace) -> int:
@@ -135,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="workbench",
         description="Is this EAGLE-3 deployment right, does speculation pay, and what would make it pay?",
         epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool, "
-        "130 interrupted",
+        "6 no server, 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -170,13 +195,20 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="measure a campaign: start servers, drive loads, leave run folders")
     run.add_argument("campaign", metavar="CAMPAIGN", help="name in data/campaigns, or path of a campaign file")
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the file; may be repeated")
+    run.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
+    run.add_argument("--attach", default="", metavar="URL", help="measure a server that runs already, and leave it")
+    run.add_argument("--log", default="", metavar="FILE", help="with --attach: the log that this server writes")
     run.add_argument("--force", action="store_true", help="measure again what is measured already")
     run.add_argument("--allow-refused", action="store_true", help="start also what preflight refuses, as a control")
+    run.add_argument("--quiet", action="store_true", help="say nothing until the end")
     run.add_argument("--dry-run", action="store_true", help="print starts, command lines and cost, start nothing")
     run.set_defaults(call=_run)
 
-    check = commands.add_parser("check", help="check a draft checkpoint against its target before serving it")
-    check.add_argument("draft", type=Path, metavar="DRAFT_DIR")
+    check = commands.add_parser("check", help="check a campaign, or a draft checkpoint, before a GPU is used")
+    check.add_argument("what", metavar="CAMPAIGN|DRAFT_DIR", help="campaign (file, or name in data/campaigns) or draft")
+    check.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the campaign, as for run"
+    )
     check.add_argument("--target", type=Path, metavar="DIR", help="target checkpoint (config.json is enough)")
     check.add_argument("--speculative-algorithm", metavar="NAME", help="the flag that will be used, such as EAGLE3")
     check.add_argument("--context-length", type=_positive, metavar="N", help="context length that will be served")

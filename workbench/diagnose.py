@@ -1,9 +1,8 @@
-"""`workbench diagnose` and `workbench check`: files in, diagnosis out, as text or as a page."""
+"""`workbench diagnose`: files in, diagnosis out, as text or as a page."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,49 +70,9 @@ def _summary(log: str, problems: list[Problem]) -> LogSummary:
     return replace(summary, incomplete="; ".join(problem.what for problem in own))
 
 
-def check_files(
-    draft: Path,
-    *,
-    target: Path | None,
-    algorithm: str | None,
-    context_length: int | None,
-    version: str | None,
-    tp_size: int | None,
-) -> Sequence[CheckResult]:
-    """Everything wrong with a draft checkpoint that its files show.
-
-    Raises
-    ------
-    CheckpointError
-        When a folder cannot be read.
-    """
-    return check_draft(
-        read_checkpoint(draft),
-        None if target is None else read_checkpoint(target),
-        speculative_algorithm=algorithm,
-        context_len=context_length,
-        sglang_version=version,
-        tp_size=tp_size,
-    )
-
-
 def render(outcome: Outcome, *, all_figures: bool = False) -> str:
     """The diagnosis for a terminal."""
     return render_text(outcome.diagnosis, all_figures=all_figures)
-
-
-def render_checks(results: Sequence[CheckResult]) -> str:
-    """One block a result; a sentence where there is none."""
-    if not results:
-        return "No fault found in the draft checkpoint. Tensors' values, beyond d2t and t2d, are not checked."
-    blocks = [
-        f"{result.severity.value.upper()}  {result.what}\n"
-        f"  where: {result.where}\n"
-        + (f"  why:   {result.why}\n" if result.why else "")
-        + f"  next:  {result.next_step}"
-        for result in results
-    ]
-    return "\n".join(blocks)
 
 
 def write_page(outcome: Outcome, page: str) -> Path:

@@ -6,8 +6,8 @@ import pandas as pd
 
 from workbench import plot, show, theme
 from workbench.analysis import acceptance, views
-from workbench.analysis.answers import bounded
 from workbench.analysis.campaign import Fits, scaling_points
+from workbench.analysis.step_time import StepTimeFit
 from workbench.analysis.wording import count
 from workbench.plot.names import row_names
 from workbench.table import LogSummary, reference_points
@@ -32,7 +32,7 @@ def break_even(costs: pd.DataFrame) -> None:
 
 def speedups(table: pd.DataFrame) -> None:
     """Speed over the baseline's, with intervals and verdicts."""
-    drawn, said = _nearest(bounded(table), "speedup", ascending=False)
+    drawn, said = _nearest(table, "speedup", ascending=False)
     fig, ax = theme.new_figure(height=theme.rows_height(len(drawn)))
     plot.plot_speedup(drawn, ax=ax)
     theme.show_figure(
@@ -104,6 +104,23 @@ def throughput_by_draft_tokens(costs: pd.DataFrame) -> None:
         caption="Output speed by draft tokens; the lines are the baselines.",
         data=costs,
         name="throughput_by_draft_tokens",
+    )
+
+
+def step_time(fit: StepTimeFit) -> None:
+    """Break-even by draft tokens with the fit of the cycle time, and its residuals; nothing where there is no fit."""
+    if fit.identified.empty:
+        return
+    points = fit.points.dropna(subset=["fitted_ms"])
+    fig, axes = theme.new_figure(2, sharex=True, height=6.0)
+    plot.plot_step_time(points, axes=axes)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Break-even by draft tokens", points, "num_draft_tokens", "break_even", "residual_ms"),
+        caption="Accept length that breaks even, by draft tokens, with the fitted lines; below, the cycle time less "
+        f"the fit. {count(len(points), 'run')}. A number beside a point is the steps of a tree.",
+        data=points,
+        name="step_time",
     )
 
 

@@ -16,7 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from workbench.errors import LogError, Problem
+from workbench.errors import LogError, Problem, RunFolderError
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"
@@ -142,3 +142,41 @@ def _fault(error: Exception) -> str:
 
 def _shown(path: Path | str) -> str:
     return "standard input" if str(path) == STDIN else str(path)
+
+
+def first_there(*paths: Path) -> Path | None:
+    """The first that is there, whatever it is: also a pipe, or a link to nowhere."""
+    return next((path for path in paths if os.path.lexists(path)), None)
+
+
+def real_file(path: Path, folder: Path) -> Path:
+    """The file behind ``path``, which must lie in ``folder``.
+
+    Raises
+    ------
+    RunFolderError
+        When it does not, or is no file.
+    """
+    real = require_inside(path, folder)
+    if not real.is_file():
+        raise RunFolderError("is not a file" if real.exists() else "does not exist", where=path)
+    return real
+
+
+def require_inside(path: Path, folder: Path) -> Path:
+    """Where ``path`` leads; a campaign that was copied from elsewhere must not lead to other files.
+
+    Raises
+    ------
+    RunFolderError
+        When it leads out of ``folder``.
+    """
+    try:
+        # Also whether it is there: a name too long is found out only then.
+        real = path.resolve()
+        inside, _ = real.is_relative_to(folder.resolve()), real.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name too long, a NUL in it
+        raise RunFolderError(f"cannot be followed ({error})", where=path) from error
+    if not inside:
+        raise RunFolderError("leads out of the campaign folder", where=path)
+    return real

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,14 +14,26 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import show
+from workbench.errors import InputError
 from workbench.launch.argv import server_argv, server_env
-from workbench.measure import Ended, checks_of, located
+from workbench.models import located
 from workbench.paths import runs_dir
+from workbench.preflight import check_campaign, refusals
+from workbench.preflight.text import render_findings
+from workbench.progress import OVERWRITE
+from workbench.recording import Ended, is_measured
 from workbench.spec import RunState
+from workbench.store import read_run
 from workbench.sweep import Plan
 
 PROGRESS = "progress.log"
+PASSING = "~"
+"""Stands behind the time of a line that only says how far a run is."""
+NEWLINE = "\n"
 EXAMPLE_PORT = 30000
+REQUEST_BYTES = 2_000
+"""A request's record and its share of the log, about."""
+REASON_LENGTH = 300
 
 
 def plan(planned: Plan) -> None:
@@ -43,8 +57,10 @@ def plan_df(planned: Plan) -> pd.DataFrame:
 
 
 def dry_run(planned: Plan) -> str:
-    """The plan as text: starts with their exact command lines, merged and refused points, cost."""
+    """The plan as text: starts with their exact command lines, merged and refused points, findings, cost."""
     placed = located(planned)
+    findings = [finding for finding in check_campaign(placed) if finding.starts]
+    refused = refusals(findings)
     lines = []
     for number, start in enumerate(placed.starts, 1):
         loads = ", ".join(str(run.workload.max_concurrency) for run in start.runs)
@@ -54,18 +70,28 @@ def dry_run(planned: Plan) -> str:
         argv = server_argv(start, placed.campaign, port=EXAMPLE_PORT)
         lines.append(f"{number}. {start.server_id}  (concurrency {loads})")
         lines.append("   " + shlex.join([*variables, *argv]))
-        lines += [
-            f"   {r.severity.value}: {r.what}\n     next: {r.next_step}" for r in checks_of(start, placed.campaign)
-        ]
+        if start.server_id in refused:
+            lines.append(f"   refused unless allowed: {refused[start.server_id]}")
     lines += [f"merged: {point.point}: {point.why}" for point in planned.merged]
     lines += [f"refused: {point.point}: {point.why}" for point in planned.refused]
+    lines += [render_findings(findings, starts=len(placed.starts))] if findings else []
     return "\n".join([*lines, _cost(planned)])
 
 
+def attached_run(planned: Plan, url: str) -> str:
+    """The plan for a server that already runs, as text."""
+    (start,) = planned.starts
+    loads = ", ".join(str(run.workload.max_concurrency) for run in start.runs)
+    notes = [f"   {note}" for note in dict.fromkeys(run.notes for run in start.runs) if note]
+    return "\n".join([f"1. {start.server_id}  (concurrency {loads}), the server at {url}; nothing is started", *notes])
+
+
 def _cost(planned: Plan) -> str:
-    runs = sum(len(start.runs) for start in planned.starts)
-    requests = runs * planned.campaign.repeats * planned.campaign.workload.num_prompts
-    said = f"{len(planned.starts)} starts, {runs} runs, {requests:,} requests, about {requests * 2_000 / 1e6:.0f} MB"
+    runs = [run for start in planned.starts for run in start.runs]
+    requests = sum(run.workload.num_prompts or 0 for run in runs) * planned.campaign.repeats
+    size_mb = requests * REQUEST_BYTES / 1e6
+    size = f"about {size_mb:.0f} MB" if size_mb >= 1 else "less than 1 MB"
+    said = f"{len(planned.starts)} starts, {len(runs)} runs, {requests:,} requests, {size}"
     hours, price = planned.gpu_hours, planned.campaign.price_per_gpu_hour
     if hours is None:
         return f"{said}; GPU-hours not estimated (give expected_tok_per_s)"
@@ -75,16 +101,23 @@ def _cost(planned: Plan) -> str:
 
 
 def progress(campaign: str) -> Callable[[str], None]:
-    """A function that prints a line and keeps it, with the time, beside the campaign."""
-    path = runs_dir() / campaign / PROGRESS
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("", encoding="utf-8")
+    """A function that prints a line and adds it, with the time, to the campaign's `PROGRESS` file.
+
+    A line that begins with `OVERWRITE` is replaced by the next one where it is printed, and marked in the file.
+    """
+    path = progress_file(campaign)
+    standing = ""
 
     def say(text: str) -> None:
-        sys.stdout.write(text + "\n")
+        nonlocal standing
+        passing, text = text.startswith(OVERWRITE), text.removeprefix(OVERWRITE)
+        before = "\r" if standing or passing else ""
+        sys.stdout.write(f"{before}{text.ljust(len(standing))}{'' if passing else NEWLINE}")
         sys.stdout.flush()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now():%H:%M:%S}  {text}\n")
+        standing = text if passing else ""
+        # Progress that cannot be written must not end a measurement.
+        with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
+            file.write(f"{datetime.now():%H:%M:%S}{PASSING if passing else ' '} {text}{NEWLINE}")
 
     return say
 
@@ -108,6 +141,31 @@ def ended_df(runs: Sequence[Ended]) -> pd.DataFrame:
     """One row a run: state and reason."""
     return pd.DataFrame(
         {"run": run.run_id, "state": "kept" if run.reused else run.state.value, "reason": run.reason} for run in runs
+    )
+
+
+def missing(planned: Plan) -> list[Ended]:
+    """Runs of a plan that are not measured, with what is known of them."""
+    folder = runs_dir() / planned.campaign.name
+    runs = [run for start in planned.starts for run in start.runs if not is_measured(folder / run.run_id, run)]
+    return [_missing(folder / run.run_id) for run in runs]
+
+
+def _missing(path: Path) -> Ended:
+    try:
+        status = read_run(path).status
+    except InputError:
+        return Ended(path.name, RunState.PENDING, "not begun")
+    unfinished = "what measured it is gone; it will be measured again"
+    return Ended(path.name, status.status, unfinished if status.status is RunState.RUNNING else status.reason)
+
+
+def missing_text(runs: Sequence[Ended]) -> str:
+    """A line a run: name, state, the beginning of its reason."""
+    width = max((len(run.run_id) for run in runs), default=0)
+    return "\n".join(
+        f"  {run.run_id:<{width}}  {run.state.value:<11}  {textwrap.shorten(run.reason or '', REASON_LENGTH)}".rstrip()
+        for run in runs
     )
 
 

@@ -8,338 +8,312 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
+import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
-from filelock import FileLock, Timeout
-
-from workbench.chat import load_chat
-from workbench.checkpoint import read_checkpoint
-from workbench.errors import InputError, LaunchError, RunFolderError, SpecError
+from workbench.attached import Attachment, attached_plan, attached_server
+from workbench.errors import InputError, LaunchError
 from workbench.launch.argv import server_argv, server_env
+from workbench.launch.failure import LaunchFailure
 from workbench.launch.places import claim, reserved_port
 from workbench.launch.process import Server, serve
+from workbench.launch.ready import answers
 from workbench.launch.telemetry import sampled
-from workbench.load import LoadResult, Windows, measure_window
+from workbench.load import RequestRecord, Windows, measure_window
+from workbench.load.records import NOT_SENT
+from workbench.models import located, prompts_of
 from workbench.paths import project_root, runs_dir
-from workbench.preflight import CheckResult, Severity, check_draft
-from workbench.prompts import Prompt, prompt_set, with_token_ids
-from workbench.provenance import code_version, redact, versions
-from workbench.spec import CampaignInfo, LoadWindow, Origin, Provenance, RunSpec, RunState, RunStatus
-from workbench.store import SERVERS, read_run, write_json, write_run
+from workbench.preflight import check_campaign, refusals
+from workbench.progress import Progress, Say
+from workbench.prompts import Prompt
+from workbench.provenance import redact
+from workbench.recording import (
+    Ended,
+    Served,
+    alone,
+    begin,
+    bring_back,
+    commit_missing,
+    interrupt,
+    is_measured,
+    not_written,
+    now,
+    settle,
+    write_campaign,
+    write_measured,
+)
+from workbench.spec import RunSpec, RunState, RunStatus
+from workbench.store import SERVERS
 from workbench.sweep import CampaignSpec, Plan, Start, expand
 
 READY_TIMEOUT_S = {"reference": 300.0, "sglang": 3600.0}
-KEPT = "_kept"
-Say = Callable[[str], None]
+DEATH_S = 5.0
+"""Within so long a server whose connections break is found dead, or answers again."""
+_POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What came of one run."""
+def plan_of(campaign: CampaignSpec, place: Attachment | None = None) -> Plan:
+    """The starts of a campaign; of a server that somebody else runs, its loads on that one.
 
-    run_id: str
-    state: RunState
-    reason: str | None = None
-    reused: bool = False
+    Raises
+    ------
+    LaunchError, UsageError
+        When no server is there.
+    """
+    return expand(campaign) if place is None else attached_plan(campaign, place)
 
 
-def run_campaign(campaign: CampaignSpec, *, force: bool = False, allow_refused: bool = False, say: Say) -> list[Ended]:
+def run_campaign(
+    campaign: CampaignSpec,
+    *,
+    force: bool = False,
+    allow_refused: bool = False,
+    place: Attachment | None = None,
+    say: Say,
+) -> list[Ended]:
     """Measure every run of a campaign that is not measured already; one that fails never stops the others.
 
+    Parameters
+    ----------
+    allow_refused
+        Start also what preflight refuses, as a control.
+    place
+        A server that somebody else runs; without it servers are started.
+
     Raises
     ------
     SpecError
-        When preflight finds an error that ``allow_refused`` does not allow, or a model folder is missing.
+        When a model folder is missing or there are too few prompts.
     RunFolderError
         When another command measures this campaign now.
+    InputError
+        When nothing can be written any more: no space, no permission.
     """
-    plan = located(expand(campaign))
     folder = runs_dir() / campaign.name
-    with _alone(folder):
-        _write_campaign(folder, plan.campaign)
-        refused = {} if allow_refused else refusals(plan)
-        prompts = _prompts(plan.campaign)
+    with alone(folder):
+        plan = located(plan_of(campaign, place))
+        write_campaign(folder, plan.campaign)
+        todo = _todo(folder, plan, force=force)
+        refused = {} if allow_refused or place is not None else refusals(check_campaign(plan))
+        waiting = [start for start in todo if start.runs and start.server_id not in refused]
+        progress = Progress(waiting, plan.campaign.repeats, say)
+        work = _Work(folder, plan.campaign, prompts_of(plan.campaign), place, progress, say)
         ended: list[Ended] = []
-        for number, start in enumerate(plan.starts, 1):
-            todo = [run for run in start.runs if force or not _is_measured(folder / run.run_id, run)]
-            ended += [Ended(run.run_id, RunState.OK, reused=True) for run in start.runs if run not in todo]
-            if not todo:
-                say(f"[{number}/{len(plan.starts)}] {start.server_id}: measured already")
-            elif start.server_id in refused:
-                ended += _all(folder, plan, todo, RunState.SKIPPED, refused[start.server_id])
-                say(f"[{number}/{len(plan.starts)}] {start.server_id}: refused, {refused[start.server_id]}")
-            else:
-                say(f"[{number}/{len(plan.starts)}] {start.server_id}: {len(todo)} runs")
-                ended += _measure_start(folder, plan, replace(start, runs=tuple(todo)), prompts, say)
+        for number, (whole, start) in enumerate(zip(plan.starts, todo, strict=True), 1):
+            ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs]
+            ended += _take_up(work, f"[{number}/{len(todo)}] {start.server_id}", start, refused.get(start.server_id))
     return ended
-
-
-def refusals(plan: Plan) -> dict[str, str]:
-    """Starts whose draft checkpoint has an error that files show, with the first such error."""
-    found: dict[str, str] = {}
-    for start in plan.starts:
-        errors = [result for result in checks_of(start, plan.campaign) if result.severity is Severity.ERROR]
-        if errors:
-            found[start.server_id] = f"{errors[0].what} ({errors[0].next_step})"
-    return found
-
-
-def checks_of(start: Start, campaign: CampaignSpec) -> Sequence[CheckResult]:
-    """Preflight of one start; empty for a baseline and where a model folder is not on this machine."""
-    draft = start.drafter.model_path if start.drafter else None
-    target = campaign.target.model_path
-    if start.decode is None or draft is None or not Path(draft).is_dir():
-        return ()
-    return check_draft(
-        read_checkpoint(Path(draft)),
-        read_checkpoint(Path(target), weights=False) if target and Path(target).is_dir() else None,
-        speculative_algorithm=start.decode.speculative_algorithm,
-        context_len=start.server.context_length,
-        sglang_version=campaign.sglang_version,
-        tp_size=start.server.tp_size,
-        env={**os.environ, **start.server.env},
-    )
-
-
-def located(plan: Plan) -> Plan:
-    """The plan with model paths that a server can open: relative ones are under the project's folder.
-
-    Raises
-    ------
-    SpecError
-        When the embedded engine's target is no folder and no name that it knows.
-    """
-    campaign = plan.campaign
-    target = campaign.target.model_copy(update={"model_path": _model_folder(campaign)})
-    drafters = {
-        drafter.name: drafter.model_copy(update={"model_path": _under_root(drafter.model_path)})
-        for drafter in campaign.drafters
-    }
-    starts = [replace(start, drafter=drafters[start.drafter.name] if start.drafter else None) for start in plan.starts]
-    campaign = campaign.model_copy(update={"target": target, "drafters": tuple(drafters.values())})
-    return replace(plan, campaign=campaign, starts=tuple(starts))
 
 
 # --- one start ---------------------------------------------------------------------------------------------------
 
 
-def _measure_start(folder: Path, plan: Plan, start: Start, prompts: Sequence[Prompt], say: Say) -> list[Ended]:
-    log = folder / SERVERS / start.server_id / f"server-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all starts of a campaign share."""
+
+    folder: Path
+    campaign: CampaignSpec
+    prompts: Sequence[Prompt]
+    place: Attachment | None
+    progress: Progress
+    say: Say
+
+
+def _todo(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
+    """The starts with the runs that are still to be measured."""
+    if force:
+        return list(plan.starts)
+    for run in (run for start in plan.starts for run in start.runs):
+        bring_back(folder / run.run_id, run)
+    return [
+        replace(start, runs=tuple(run for run in start.runs if not is_measured(folder / run.run_id, run)))
+        for start in plan.starts
+    ]
+
+
+def _take_up(work: _Work, title: str, start: Start, refused: str | None) -> list[Ended]:
+    if not start.runs:
+        work.say(f"{title}: measured already")
+        return []
+    if refused is not None:
+        work.say(f"{title}: refused, {refused}")
+        return commit_missing(work.folder, work.campaign, start.runs, RunState.SKIPPED, refused)
+    work.say(f"{title}: {len(start.runs)} run{'s' if len(start.runs) > 1 else ''}")
+    for note in dict.fromkeys(run.notes for run in start.runs if run.notes):
+        work.say(f"    {note}")
+    return _measure_start(work, start)
+
+
+def _measure_start(work: _Work, start: Start) -> list[Ended]:
+    """All runs of a start. A server that dies takes the run in flight with it; the rest gets another one."""
     ended: list[Ended] = []
-    try:
-        with _served(plan.campaign, start, log, say) as server:
-            for run in start.runs:
-                ended.append(_measure_run(folder, plan, run, server, prompts, say))
-                failure = server.failure()
-                if failure is not None:
-                    raise failure.error(log)
-    except LaunchError as error:
-        missing = [run for run in start.runs if run.run_id not in {done.run_id for done in ended}]
-        say(f"    failed: {error.what}")
-        ended += _all(folder, plan, missing, RunState.FAILED, error.what, log=log)
-    except KeyboardInterrupt:
-        missing = [run for run in start.runs if run.run_id not in {done.run_id for done in ended}]
-        _all(folder, plan, missing, RunState.INTERRUPTED, "stopped by the user", log=log)
-        raise
+    left = list(start.runs)
+    while left:
+        log = work.folder / SERVERS / start.server_id / f"server-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
+        try:
+            with work.progress.starting() as is_ready, _served(work, start, log) as served:
+                is_ready()
+                ended += _measure_while_alive(work, left, served)
+        except LaunchError as error:
+            work.say(f"    failed: {error.what}")
+            work.progress.given_up(left)
+            return ended + commit_missing(work.folder, work.campaign, left, RunState.FAILED, error.what, log=log)
+        except KeyboardInterrupt:
+            reason = "stopped before it was measured"
+            commit_missing(work.folder, work.campaign, left, RunState.INTERRUPTED, reason, log=log)
+            raise
+        if left:
+            work.say(f"    the server has ended; another one is started for the {len(left)} runs that are left")
+    return ended
+
+
+def _measure_while_alive(work: _Work, left: list[RunSpec], served: Served) -> list[Ended]:
+    """Take runs off the list and measure them, until none is left or the server has ended."""
+    ended: list[Ended] = []
+    while left and served.server.failure() is None:
+        ended.append(_measure_run(work, left.pop(0), served))
     return ended
 
 
 @contextlib.contextmanager
-def _served(campaign: CampaignSpec, start: Start, log: Path, say: Say) -> Iterator[Server]:
+def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
+    if work.place is not None:
+        with attached_server(work.place, log) as (server, log_size):
+            yield Served(server, log_size=log_size)
+        return
+    campaign = work.campaign
     gpus_needed = start.server.tp_size * start.server.dp_size if campaign.engine == "sglang" else 0
-    with claim(gpus_needed, on_wait=say) as gpus, reserved_port() as port:
+    with claim(gpus_needed, on_wait=work.say) as gpus, reserved_port() as port:
         argv = server_argv(start, campaign, port=port, gpus=gpus or None)
         with serve(
             argv,
             env=server_env(start, version=campaign.sglang_version),
             log=log,
             url=f"http://127.0.0.1:{port}",
-            ready_timeout_s=READY_TIMEOUT_S[campaign.engine],
+            ready_timeout_s=campaign.ready_timeout_s or READY_TIMEOUT_S[campaign.engine],
             gpus=gpus or None,
-            on_phase=lambda phase: say(f"    {phase}"),
+            on_phase=lambda phase: work.say(f"    {phase}"),
             cwd=project_root(),
         ) as server:
-            yield server
+            yield Served(server, tuple(argv), gpus, lambda: log.stat().st_size)
 
 
-def _measure_run(folder: Path, plan: Plan, run: RunSpec, server: Server, prompts: Sequence[Prompt], say: Say) -> Ended:
-    path = folder / run.run_id
-    _keep_aside(path)
-    provenance = _provenance(plan.campaign, server)
-    write_run(path, run, provenance, RunStatus(status=RunState.RUNNING))
-    log_file = os.path.relpath(server.log, path) if server.log else None
+# --- one run -----------------------------------------------------------------------------------------------------
+
+
+def _measure_run(work: _Work, run: RunSpec, served: Served) -> Ended:
+    """Measure a run and commit its folder, whatever comes of it."""
+    path = work.folder / run.run_id
+    log_file = os.path.relpath(served.server.log, path) if served.server.log else None
     began = time.monotonic()
-    with (path / "requests.jsonl").open("w", encoding="utf-8") as lines, sampled(path / "gpu.jsonl"):
-        windows = measure_window(
-            server.url,
-            prompts,
-            run.workload,
-            repeats=plan.campaign.repeats,
-            # One stream needs the time to the first token; many at once would pay for decoding every event.
-            stream=run.workload.max_concurrency == 1,
-            log_size=lambda: server.log.stat().st_size if server.log else 0,
-            on_record=lambda record: print_line(lines, record.as_json()),
-        )
-    _write_measured(path, windows)
-    failed = sum(not record.ok for result in windows.windows for record in result.records)
-    gave_up = any(result.gave_up for result in windows.windows)
-    state = RunState.FAILED if gave_up else RunState.OK
-    reason = "; ".join(windows.problems) or None
-    status = RunStatus(status=state, reason=reason, finished_at=_now(), log_file=log_file, log_spans=windows.log_spans)
-    write_json(path / "status.json", status)
-    speed = windows.windows[-1].decode_tok_per_s if windows.windows else None
-    told = "speed not measured" if speed is None else f"{speed:.1f} tok/s"
-    say(f"    {run.run_id}: {state}, {told}, {failed} failed requests, {time.monotonic() - began:.0f} s")
-    return Ended(run.run_id, state, reason if gave_up else None)
-
-
-def print_line(file: object, record: dict[str, object]) -> None:
-    """Append one JSON line and hand it to the system, so that a crash loses at most the line in flight."""
-    file.write(json.dumps(record, ensure_ascii=False) + "\n")  # type: ignore[attr-defined]
-    file.flush()  # type: ignore[attr-defined]
-
-
-def _write_measured(path: Path, windows: Windows) -> None:
-    passes = [_window(result, number) for number, result in enumerate(windows.windows)]
-    write_json(path / "windows.json", [window.model_dump(mode="json") for window in passes])
-    if windows.server_info is not None:
-        write_json(path / "resolved.json", windows.server_info)
-    for name, text in (("before", windows.metrics_before), ("after", windows.metrics_after)):
-        if text is not None:
-            (path / f"metrics.{name}.prom").write_text(text, encoding="utf-8")
-
-
-def _window(result: LoadResult, repeat: int) -> LoadWindow:
-    good = [record for record in result.records if record.ok]
-    return LoadWindow(
-        repeat=repeat,
-        wall_s=result.wall_s,
-        busy_window_s=result.busy_window_s,
-        decode_tok_per_s=result.decode_tok_per_s,
-        output_tok_per_s=result.output_tok_per_s,
-        completion_tokens=sum(record.completion_tokens or 0 for record in good),
-        failed=len(result.records) - len(good),
-        client_cpu_share=result.client_cpu_share,
-    )
-
-
-# --- folders -----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / "_lock", thread_local=False)
     try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RunFolderError(
-            "another command measures this campaign now", where=folder, next_step="wait for it, or stop it"
-        ) from error
+        status, told = _measured(work, path, run, served)
+        settle(path, run, status.model_copy(update={"finished_at": now(), "log_file": log_file}))
+    except KeyboardInterrupt:
+        interrupt(path, run, work.campaign, served, log_file)
+        raise
+    except (OSError, InputError) as error:
+        full = not_written(path, error) if isinstance(error, OSError) else error
+        with contextlib.suppress(OSError, InputError):
+            settle(path, run, RunStatus(status=RunState.FAILED, reason=redact(f"{full.where}: {full.what}")))
+        raise full from error
+    reason = None if status.status is RunState.OK else status.reason
+    said = f"{told}, {time.monotonic() - began:.0f} s" + (f", {reason}" if reason else "")
+    work.say(f"    {run.run_id}: {status.status}{said}")
+    return Ended(run.run_id, status.status, reason)
+
+
+def _measured(work: _Work, path: Path, run: RunSpec, served: Served) -> tuple[RunStatus, str]:
+    """How the run ended, and its figures in a few words; only what concerns all runs is raised."""
     try:
-        yield
-    finally:
-        lock.release()
+        begin(path, run, work.campaign, served)
+        since = time.monotonic()
+        with work.progress.measuring(run), sampled(path / "gpu.jsonl", served.gpus or None, since=since):
+            windows = _windows(work, path, run, served)
+        write_measured(path, windows, served, since=since)
+        return _judged(windows, served.server), _told(windows)
+    except (OSError, InputError):
+        raise
+    except Exception as error:  # noqa: BLE001 - one run that fails must not stop the others
+        return RunStatus(status=RunState.FAILED, reason=redact(f"{type(error).__name__}: {error}")), ""
 
 
-def _write_campaign(folder: Path, campaign: CampaignSpec) -> None:
-    info = CampaignInfo(
-        name=campaign.name,
-        title=campaign.title,
-        target=campaign.target.name,
-        machine=campaign.machine,
-        question=campaign.question,
-        source="measured here",
-        notes=campaign.notes,
-    )
-    write_json(folder / "campaign.json", info)
-    write_json(folder / "drafters.json", [d.model_dump(mode="json", exclude_none=True) for d in campaign.drafters])
+def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
+    alone_at_a_time = run.workload.max_concurrency == 1
 
+    def keep(record: RequestRecord) -> None:
+        _append_line(lines, record)
+        work.progress.answered()
 
-def _is_measured(path: Path, run: RunSpec) -> bool:
-    """Whether a finished run of the same content lies there."""
-    try:
-        found = read_run(path)
-    except InputError:
-        return False
-    return found.status.status is RunState.OK and found.spec.content_hash() == run.content_hash()
-
-
-def _keep_aside(path: Path) -> None:
-    if path.exists():
-        kept = path.parent / KEPT / f"{path.name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        kept.parent.mkdir(exist_ok=True)
-        path.rename(kept)
-
-
-def _all(
-    folder: Path, plan: Plan, runs: Sequence[RunSpec], state: RunState, reason: str, *, log: Path | None = None
-) -> list[Ended]:
-    """Commit a folder for each run that was not measured, with the reason."""
-    for run in runs:
-        path = folder / run.run_id
-        _keep_aside(path)
-        log_file = os.path.relpath(log, path) if log is not None and log.is_file() else None
-        status = RunStatus(status=state, reason=redact(reason), finished_at=_now(), log_file=log_file)
-        write_run(path, run, _provenance(plan.campaign, None), status)
-    return [Ended(run.run_id, state, reason) for run in runs]
-
-
-def _provenance(campaign: CampaignSpec, server: Server | None) -> Provenance:
-    return Provenance(
-        origin=Origin.MEASURED,
-        source=f"campaign {campaign.name}, {campaign.engine} engine",
-        recorded_at=server.started_at if server else _now(),
-        machine=campaign.machine if campaign.machine != "this machine" else platform.machine(),
-        servers_alive=1 if server else None,
-        versions=versions(),
-        git_sha=code_version(),
-    )
-
-
-def _prompts(campaign: CampaignSpec) -> Sequence[Prompt]:
-    """The campaign's prompts with the token ids of their chat template where the target's tokenizer is here."""
-    found = prompt_set(campaign.workload.prompt_set).prompts
-    wanted = campaign.workload.num_prompts
-    if wanted > len(found):
-        raise SpecError(
-            f"{wanted} prompts are asked for, {campaign.workload.prompt_set} has {len(found)}",
-            where="workload.num_prompts",
-        )
-    folder = Path(campaign.target.model_path or "")
-    if not (folder / "tokenizer.json").is_file():
-        return found
-    chat = load_chat(folder)
-    return with_token_ids(found, lambda text: chat.prompt_ids([{"role": "user", "content": text}]))
-
-
-def _model_folder(campaign: CampaignSpec) -> str | None:
-    path = campaign.target.model_path
-    if campaign.engine == "reference" and path is not None and not Path(_under_root(path) or "").is_dir():
-        from workbench.reference import smollm2
-
-        if path != smollm2.NAME:
-            raise SpecError(
-                f"no folder {path!r}",
-                where="target.model_path",
-                next_step=f"name a Llama-type folder or {smollm2.NAME}",
+    with (path / "requests.jsonl").open("w", encoding="utf-8") as lines:
+        try:
+            return measure_window(
+                served.server.url,
+                work.prompts,
+                run.workload,
+                repeats=work.campaign.repeats,
+                timeout_s=work.campaign.request_timeout_s,
+                # One stream needs the time to the first token; many at once would pay for decoding every event.
+                stream=alone_at_a_time,
+                # Greedy answers of the arms are compared token by token.
+                return_token_ids=alone_at_a_time and run.workload.temperature == 0,
+                log_size=served.log_size,
+                on_record=keep,
             )
-        return str(smollm2.smollm2_folder())
-    return _under_root(path)
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
 
 
-def _under_root(path: str | None) -> str | None:
-    if path is None or Path(path).is_absolute():
-        return path
-    inside = project_root() / path
-    return str(inside) if inside.exists() else path
+def _append_line(file: TextIO, record: RequestRecord) -> None:
+    """Append one JSON line and hand it to the system, so that a crash loses at most the line in flight."""
+    file.write(json.dumps(record.as_json(), ensure_ascii=False) + "\n")
+    file.flush()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _first(error: BaseException) -> BaseException:
+    """What went wrong in a slot of the client."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _judged(windows: Windows, server: Server) -> RunStatus:
+    """Single requests may fail; a server that died, or a pass of which half failed, is no measurement."""
+    kinds = {kind for result in windows.windows for kind in result.failures}
+    death = _death(server) if kinds else None
+    half_failed = (2 * sum(result.failures.values()) >= len(result.records) for result in windows.windows)
+    broken = any(result.gave_up for result in windows.windows) or any(half_failed)
+    reasons = list(windows.problems)
+    state = RunState.OK
+    if death is not None:
+        state = RunState.FAILED
+        reasons.insert(0, f"the server ended while it was measured: {death.sentence}")
+    elif broken:
+        if server.pid is None and not answers(server.url, 1.0):
+            reasons.insert(0, "the server that somebody else runs no longer answers")
+        state = RunState.TIMED_OUT if kinds <= {"timeout", NOT_SENT} else RunState.FAILED
+    spans = tuple((start, end) for start, end in windows.log_spans if start < end)
+    return RunStatus(status=state, reason=redact("; ".join(reasons)) or None, log_spans=spans)
+
+
+def _death(server: Server) -> LaunchFailure | None:
+    """Why the server has ended. Its connections break a moment before it is gone."""
+    deadline = time.monotonic() + DEATH_S
+    while (failure := server.failure()) is None and server.pid is not None and time.monotonic() < deadline:
+        if answers(server.url, 1.0):
+            return None
+        time.sleep(_POLL_S)
+    return failure
+
+
+def _told(windows: Windows) -> str:
+    speeds = [result.decode_tok_per_s for result in windows.windows if result.decode_tok_per_s is not None]
+    failed = sum(not record.ok for result in windows.windows for record in result.records)
+    speed = f"{statistics.median(speeds):.1f} tok/s" if speeds else "speed not measured"
+    return f", {speed}" + (f", {failed} failed requests" if failed else "")

@@ -75,6 +75,12 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "eagle3-workbench"
 
 
+def under_root(path: str) -> str:
+    """A relative path as one under the project where there is such a file, else unchanged."""
+    inside = project_root() / path
+    return str(inside) if not Path(path).is_absolute() and inside.exists() else path
+
+
 def slug(text: str, *, max_length: int = 80) -> str:
     """A file name made from ``text``: letters, digits, ``. _ -`` only, never empty, never starting with a dot."""
     cleaned = _UNSAFE.sub("-", text).strip("-.")[:max_length].rstrip("-.")

@@ -8,13 +8,14 @@ A shipped set is ``data/prompts/NAME.jsonl``: a first line ``{"name", "source", 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.errors import InputError
-from workbench.paths import prompts_dir
+from workbench.paths import prompts_dir, slug, under_root
 
 # Sets that are not shipped, and why not stands in data/prompts/README.md.
 FETCHED = ("ifbench",)
@@ -50,14 +51,30 @@ def prompt_set(name_or_path: str | Path) -> PromptSet:
         When there is no such set or file, or when any of its lines is no prompt: a set that lost some would no longer
         be the same workload.
     """
-    path = Path(name_or_path)
-    if path.suffix == ".jsonl" or len(path.parts) > 1:
-        return _read(path)
+    if is_file_name(name_or_path):
+        return _read(Path(under_root(str(name_or_path))))
     name = str(name_or_path)
     path = prompts_dir() / f"{name}.jsonl"
     if not path.is_file():
         raise _unknown(name)
     return _read(path)
+
+
+def is_file_name(name_or_path: str | Path) -> bool:
+    """Whether this is the path of a user's file and no name of a shipped set."""
+    path = Path(name_or_path)
+    return path.suffix == ".jsonl" or len(path.parts) > 1
+
+
+def run_name(name_or_path: str) -> str:
+    """What runs call a set: its name; for a user's file its stem and a hash of its bytes, since files change."""
+    if not is_file_name(name_or_path):
+        return name_or_path
+    path = Path(under_root(name_or_path))
+    try:
+        return f"{slug(path.stem)}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+    except OSError as error:
+        raise InputError(f"no prompts: {error.strerror}", where=path) from error
 
 
 def prompt_set_names() -> tuple[str, ...]:

@@ -3,82 +3,186 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from workbench import live
-from workbench.notebook import run_notebook
+from workbench.attached import attachment
+from workbench.errors import InputError, NotebookError
+from workbench.measure import plan_of
+from workbench.models import check_engine, check_target
+from workbench.notebook import NotebookRun, run_notebook
 from workbench.paths import notebooks_dir, runs_dir
+from workbench.recording import alone
 from workbench.spec import RunState
-from workbench.store import read_campaign
-from workbench.sweep import expand, find_campaign
+from workbench.sweep import Plan, expand, find_campaign
+from workbench.terminal import Lines
 
 NOTEBOOK = "10_run_campaign.ipynb"
 LIMIT_S = 7 * 24 * 3600.0
+STOP_GRACE_S = 30.0
+"""For a server to end and the notebook to be kept after Ctrl-C; SGLang takes up to 20 s."""
 _POLL_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asks for; ``attach`` and ``log`` are empty where servers are started."""
+
+    campaign: str
+    settings: tuple[str, ...] = ()
+    engine: str | None = None
+    force: bool = False
+    allow_refused: bool = False
+    attach: str = ""
+    log: str = ""
+
+    def parameters(self) -> dict[str, object]:
+        """Those of the notebook, whose working folder is another one: paths are made absolute."""
+        is_path = Path(self.campaign).suffix in (".yaml", ".yml")
+        return {
+            "campaign": str(Path(self.campaign).resolve()) if is_path else self.campaign,
+            "settings": [*self.settings, *self._engine_settings()],
+            "force": self.force,
+            "allow_refused": self.allow_refused,
+            "attach": self.attach,
+            "log": str(Path(self.log).resolve()) if self.log else "",
+        }
+
+    def _engine_settings(self) -> list[str]:
+        """Another engine makes another campaign: its speeds must not be compared with those of the usual one."""
+        campaign = find_campaign(self.campaign, self.settings)
+        if self.engine in (None, campaign.engine):
+            return []
+        return [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a campaign, in a sentence, and where the executed notebook is."""
+    """What came of a campaign, in a sentence and a line for each run that is missing."""
 
     sentence: str
+    missing: str
     notebook: Path
-    all_ok: bool
+    exit_code: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part for part in (self.sentence, self.missing, str(self.notebook)) if part)
 
 
-def dry_run(campaign: str, settings: Sequence[str]) -> str:
+def dry_run(request: Request) -> str:
     """The plan of a campaign as text; nothing is started."""
-    return live.dry_run(expand(find_campaign(campaign, settings)))
+    parameters = request.parameters()
+    campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
+    place = attachment(request.attach, request.log)
+    return live.dry_run(expand(campaign)) if place is None else live.attached_run(plan_of(campaign, place), place.url)
 
 
-def run(
-    campaign: str, settings: Sequence[str], *, force: bool, allow_refused: bool, say: Callable[[str], None]
-) -> Outcome:
-    """Execute the run notebook; the campaign file is checked before a kernel starts.
+def run(request: Request, lines: Lines) -> Outcome:
+    """Execute the run notebook; what can be known before a kernel starts is checked before.
 
     Raises
     ------
-    SpecError
-        When the campaign file is invalid.
+    WorkbenchError
+        When the campaign file is invalid, a model or an engine is missing, no server answers at the URL, nothing can
+        be written, or another command measures this campaign.
     """
-    spec = find_campaign(campaign, settings)
-    folder = runs_dir() / spec.name
-    output = folder / "_notebooks" / NOTEBOOK
-    output.parent.mkdir(parents=True, exist_ok=True)
-    parameters = {
-        "campaign": campaign,
-        "settings": list(settings),
-        "force": force,
-        "allow_refused": allow_refused,
-    }
-    with _followed(live.progress_file(spec.name), say):
-        done = run_notebook(notebooks_dir() / NOTEBOOK, output, parameters, timeout_s=LIMIT_S, save_each_cell=True)
+    parameters = request.parameters()
+    campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
+    place = attachment(request.attach, str(parameters["log"]))
+    if place is None:
+        check_target(campaign)
+        check_engine(campaign)
+    plan = plan_of(campaign, place)
+    folder = runs_dir() / campaign.name
+    with _terminated_like_interrupted(), alone(folder, "_command"):
+        with alone(folder):
+            pass  # a notebook by hand measures it
+        return _execute(plan, folder / "_notebooks" / NOTEBOOK, parameters, lines)
+
+
+def _execute(plan: Plan, output: Path, parameters: dict[str, object], lines: Lines) -> Outcome:
+    try:
+        with _followed(live.progress_file(plan.campaign.name), lines):
+            done = run_notebook(
+                notebooks_dir() / NOTEBOOK,
+                output,
+                parameters,
+                timeout_s=LIMIT_S,
+                save_each_cell=True,
+                stop_grace_s=STOP_GRACE_S,
+            )
+    except (KeyboardInterrupt, InputError):
+        missing = live.missing(plan)
+        lines.say(f"Stopped. {_sentence(plan, len(missing))} The same command goes on.\n{live.missing_text(missing)}")
+        raise
+    return _outcome(plan, done)
+
+
+def _outcome(plan: Plan, done: NotebookRun) -> Outcome:
+    missing = live.missing(plan)
+    sentence, code = _sentence(plan, len(missing)), 1 if missing else 0
     if done.status is not RunState.OK:
-        return Outcome(f"The run notebook {done.status}: {done.reason or 'no reason given'}", output, False)
-    states = [run.status.status for run in read_campaign(folder).runs]
-    good = sum(state is RunState.OK for state in states)
-    return Outcome(f"{good} of {len(states)} runs are measured.", output, good == len(states))
+        sentence = f"The run notebook {done.status}: {done.reason or 'no reason given'}\n{sentence}"
+        code = NotebookError.exit_code
+    return Outcome(sentence, live.missing_text(missing), done.output, code)
+
+
+def _sentence(plan: Plan, missing: int) -> str:
+    total = sum(len(start.runs) for start in plan.starts)
+    return f"{total - missing} of {total} runs are measured" + (", missing are:" if missing else ".")
+
+
+def _listed(settings: object) -> Sequence[str]:
+    assert isinstance(settings, list)
+    return settings
 
 
 @contextlib.contextmanager
-def _followed(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, and the end of the terminal unless that is ignored, stop the campaign as Ctrl-C does."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = [signal.SIGTERM, signal.SIGHUP]
+    before = {number: signal.getsignal(number) for number in wanted}
+    for number in wanted:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _followed(path: Path, lines: Lines) -> Iterator[None]:
     """Pass on the lines that another process appends to ``path`` from now on."""
     stop = threading.Event()
-    path.unlink(missing_ok=True)
+    position = path.stat().st_size if path.exists() else 0
 
     def follow() -> None:
-        position = 0
+        at, rest = position, ""
         while True:
             last = stop.is_set()
-            with contextlib.suppress(OSError):
-                text = path.read_text(encoding="utf-8", errors="replace")
-                for line in text[position:].splitlines():
-                    say(line)
-                position = len(text)
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                file.seek(at)
+                data = file.read()
+                at += len(data)
+                *whole, rest = (rest + data.decode("utf-8", "replace")).split("\n")
+                for line in whole:
+                    (lines.overwrite if line[8:9] == live.PASSING else lines.say)(line)
             if last:
                 return
             time.sleep(_POLL_S)
@@ -90,3 +194,4 @@ def _followed(path: Path, say: Callable[[str], None]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+        lines.clear()

@@ -45,8 +45,10 @@ def table(
     """A table with a dash for whatever was not measured or not stated.
 
     A column that says the same in every row becomes a sentence below, one that says nothing at all is named there;
-    the download holds all of them, or ``data``.
+    the download holds all of them, or ``data``. An empty table with ``empty=""`` is not shown at all.
     """
+    if shown.empty and not empty:
+        return
     kept, folded = _folded(shown)
     whole = shown if data is None else data
     html = table_html(kept, caption=caption, name=name, empty=empty, missing="\N{EN DASH}", data=whole)

@@ -261,6 +261,7 @@ class LoadWindow(Frozen):
 
     ``busy_window_s`` is how long every slot had a request, ``decode_tok_per_s`` the speed within it; both ``None`` when
     there were fewer requests than slots. ``client_cpu_share`` near 1 means that the client was the limit.
+    ``started_s`` is when it began by the clock of ``gpu.jsonl``.
     """
 
     repeat: int
@@ -271,6 +272,7 @@ class LoadWindow(Frozen):
     completion_tokens: int = 0
     failed: int = 0
     client_cpu_share: float | None = None
+    started_s: float | None = None
 
 
 class CampaignInfo(Frozen):

@@ -10,6 +10,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
                         requests.jsonl[.gz]  one line a request (optional)
                         metrics.{before,after}.prom  the server's counters (optional)
                         windows.json    list of LoadWindow, one a pass (optional)
+                        gpu.jsonl       power, memory and clock of the GPUs, one line a GPU and moment (optional)
                         resolved.json   what the server says it uses (optional)
                         server.log[.gz] a log of this run alone (optional)
 """
@@ -26,7 +27,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
-from workbench.files import as_text, read_chunks, replacing, write_advice
+from workbench.files import as_text, first_there, read_chunks, real_file, replacing, require_inside, write_advice
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
 from workbench.spec import CampaignInfo, Drafter, LoadWindow, Provenance, ReportedFigures, RunSpec, RunStatus
@@ -133,7 +134,7 @@ def read_campaign(folder: Path) -> Campaign:
         raise RunFolderError(
             "no such campaign folder", where=folder, next_step="`workbench report --list` names the campaigns"
         )
-    info = _read_model(folder / "campaign.json", CampaignInfo)
+    info = _read_model(folder / "campaign.json", CampaignInfo, folder)
     problems: list[Problem] = []
     name = as_text(folder.name)
     if info.name != name:
@@ -159,26 +160,30 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
     RunFolderError
         When a file that every run has is missing or invalid.
     """
-    spec = _read_model(folder / "spec.json", RunSpec)
-    status = _read_model(folder / "status.json", RunStatus)
-    provenance = _read_model(folder / "provenance.json", Provenance)
-    reported_file, resolved_file = folder / "reported.json", folder / "resolved.json"
-    windows_file = folder / "windows.json"
+    campaign = folder.parent
+    spec = _read_model(folder / "spec.json", RunSpec, campaign)
+    status = _read_model(folder / "status.json", RunStatus, campaign)
+    provenance = _read_model(folder / "provenance.json", Provenance, campaign)
+
+    def optional(name: str, read: Callable[[Path], _Read]) -> _Read | None:
+        path = folder / name
+        return _usable(lambda: read(path), problems) if os.path.lexists(path) else None
+
     return RunFolder(
         folder,
         spec,
         provenance,
         status,
-        _usable(lambda: _read_model(reported_file, ReportedFigures), problems) if reported_file.exists() else None,
-        _usable(lambda: _read_object(resolved_file), problems) if resolved_file.exists() else None,
+        optional("reported.json", lambda path: _read_model(path, ReportedFigures, campaign)),
+        optional("resolved.json", lambda path: _read_object(path, campaign)),
         _usable(lambda: _find_log(folder, status), problems),
-        (_usable(lambda: _read_windows(windows_file), problems) or ()) if windows_file.exists() else (),
+        optional("windows.json", lambda path: _read_windows(path, campaign)) or (),
     )
 
 
-def _read_windows(path: Path) -> tuple[LoadWindow, ...]:
+def _read_windows(path: Path, campaign: Path) -> tuple[LoadWindow, ...]:
     try:
-        return _WINDOWS.validate_json(_read_bytes(path))
+        return _WINDOWS.validate_json(_read_bytes(path, campaign))
     except ValidationError as error:
         raise RunFolderError(_first_fault(error), where=path) from error
 
@@ -201,10 +206,25 @@ def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem
     InputError
         When the file cannot be read at all.
     """
-    path = _first_there(run.path / "requests.jsonl", run.path / "requests.jsonl.gz")
+    return _read_lines(first_there(run.path / "requests.jsonl", run.path / "requests.jsonl.gz"), run)
+
+
+def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
+    """The GPU samples of a run, and what of the file could not be used; nothing where there is no file.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read at all.
+    """
+    return _read_lines(first_there(run.path / "gpu.jsonl", run.path / "gpu.jsonl.gz"), run)
+
+
+def _read_lines(path: Path | None, run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
+    """The JSON objects of a file, one a line."""
     if path is None:
         return [], []
-    _real_file(path, run.path.parent)
+    real_file(path, run.path.parent)
     problems: list[Problem] = []
     records: list[dict[str, object]] = []
     left_out: list[int] = []
@@ -236,9 +256,10 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
         When one of the two is missing or cannot be read.
     """
     before, after = run.path / "metrics.before.prom", run.path / "metrics.after.prom"
-    if not (before.exists() or after.exists()):
+    if first_there(before, after) is None:
         return None
-    return _read_bytes(before).decode("utf-8", "replace"), _read_bytes(after).decode("utf-8", "replace")
+    read = (_read_bytes(path, run.path.parent).decode("utf-8", "replace") for path in (before, after))
+    return next(read), next(read)
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -265,38 +286,19 @@ def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:
 
 def _find_log(folder: Path, status: RunStatus) -> Path | None:
     if status.log_file is None:
-        path = _first_there(folder / "server.log", folder / "server.log.gz")
-        return None if path is None else _real_file(path, folder.parent)
+        path = first_there(folder / "server.log", folder / "server.log.gz")
+        return None if path is None else real_file(path, folder.parent)
     try:
-        return _real_file(folder / status.log_file, folder.parent)
+        return real_file(folder / status.log_file, folder.parent)
     except RunFolderError as error:
         raise RunFolderError(f"log_file {status.log_file!r} {error.what}", where=folder / "status.json") from error
-
-
-def _first_there(*paths: Path) -> Path | None:
-    """The first that is there, whatever it is: also a pipe, or a link to nowhere."""
-    return next((path for path in paths if os.path.lexists(path)), None)
-
-
-def _real_file(path: Path, campaign: Path) -> Path:
-    """The file behind ``path``; a campaign that was copied from elsewhere must not lead to other files."""
-    try:
-        real = path.resolve()
-        inside, there, is_file = real.is_relative_to(campaign.resolve()), real.exists(), real.is_file()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name too long, a NUL in it
-        raise RunFolderError(f"cannot be followed ({error})", where=path) from error
-    if not inside:
-        raise RunFolderError("leads out of the campaign folder", where=path)
-    if not is_file:
-        raise RunFolderError("is not a file" if there else "does not exist", where=path)
-    return real
 
 
 def _read_drafters(path: Path, problems: list[Problem]) -> tuple[Drafter, ...]:
     """Every drafter that is valid and has a name of its own."""
     if not path.exists():
         return ()
-    listed = _usable(lambda: _read_list(path), problems) or []
+    listed = _usable(lambda: _read_list(path, path.parent), problems) or []
     named: dict[str, Drafter] = {}
     for position, item in enumerate(listed, 1):
         where = f"{path}, drafter {position}"
@@ -312,25 +314,25 @@ def _read_drafters(path: Path, problems: list[Problem]) -> tuple[Drafter, ...]:
     return tuple(named.values())
 
 
-def _read_model(path: Path, model: type[_Model]) -> _Model:
+def _read_model(path: Path, model: type[_Model], campaign: Path) -> _Model:
     # Strict: "5" or true where a number belongs is a fault of the writer, not a 5 or a 1.
     try:
-        return model.model_validate_json(_read_bytes(path), strict=True)
+        return model.model_validate_json(_read_bytes(path, campaign), strict=True)
     except ValidationError as error:
         raise RunFolderError(
             _first_fault(error), where=path, next_step="mend the file or measure the run again"
         ) from error
 
 
-def _read_object(path: Path) -> dict[str, object]:
-    value = _json(_read_bytes(path))
+def _read_object(path: Path, campaign: Path) -> dict[str, object]:
+    value = _json(_read_bytes(path, campaign))
     if not isinstance(value, dict):
         raise RunFolderError("not a JSON object", where=path, next_step="mend the file or measure the run again")
     return value
 
 
-def _read_list(path: Path) -> list[object]:
-    value = _json(_read_bytes(path))
+def _read_list(path: Path, campaign: Path) -> list[object]:
+    value = _json(_read_bytes(path, campaign))
     if not isinstance(value, list):
         raise RunFolderError("not a JSON list", where=path, next_step="mend the file")
     return value
@@ -344,7 +346,8 @@ def _json(text: str | bytes) -> object:
         return None
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, campaign: Path) -> bytes:
+    require_inside(path, campaign)
     try:
         if not path.is_file():
             raise RunFolderError(_absence(path), where=path, next_step="measure it again, or remove the folder")

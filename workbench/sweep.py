@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
 from workbench.paths import campaigns_dir, slug
+from workbench.prompts import run_name
 from workbench.sglang_rules import effective_shape
 from workbench.sglang_rules.flags import flag_key
 from workbench.spec import Drafter, Frozen, Name, RunSpec, Scalar, ServerConfig, SpecDecodeConfig, Target, Workload
@@ -61,10 +62,10 @@ class CampaignWorkload(Frozen):
     """What every run sends: ``num_prompts`` requests, or ``requests_per_slot`` for each of its slots when that is more.
 
     A full window needs several requests a slot: with as many requests as slots the first that ends ends it. Prompts
-    come round again when the set has fewer.
+    come round again when the set has fewer. ``prompt_set`` is a shipped set's name or the path of a JSONL file.
     """
 
-    prompt_set: Name
+    prompt_set: Annotated[str, Field(min_length=1, max_length=4096)]
     num_prompts: int = Field(ge=1)
     requests_per_slot: int | None = Field(default=None, ge=1)
     temperature: float = Field(default=0.0, ge=0)
@@ -73,9 +74,9 @@ class CampaignWorkload(Frozen):
 
     def at(self, concurrency: int) -> Workload:
         """The load of a run with ``concurrency`` slots."""
-        shared = self.model_dump(exclude={"num_prompts", "requests_per_slot"})
+        shared = self.model_dump(exclude={"prompt_set", "num_prompts", "requests_per_slot"})
         count = max(self.num_prompts, (self.requests_per_slot or 0) * concurrency)
-        return Workload(**shared, num_prompts=count, max_concurrency=concurrency)
+        return Workload(**shared, prompt_set=run_name(self.prompt_set), num_prompts=count, max_concurrency=concurrency)
 
 
 class CampaignSpec(Frozen):
@@ -387,7 +388,7 @@ def _describe(server: ServerConfig, decode: SpecDecodeConfig, drafter: Drafter |
 
 
 def _plain(server: ServerConfig) -> ServerConfig:
-    """The settings that a server without speculation takes: flags of speculation alone need no baseline of their own."""
+    """The settings that a server without speculation takes: flags of speculation alone need no other baseline."""
     flags = {name: value for name, value in server.flags.items() if not flag_key(name).startswith("speculative_")}
     return server.model_copy(update={"flags": flags})
 

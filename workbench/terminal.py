@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
+import time
 from pathlib import Path
 
 
@@ -25,6 +27,45 @@ def say(text: str, *, bold_first_line: bool = False) -> None:
 def complain(text: str) -> None:
     """What is said beside the answer, to standard error."""
     sys.stderr.write(printable(text) + "\n")
+
+
+class Lines:
+    """Progress on standard error: lines that stay, and one that only stands until the next.
+
+    Where standard error is no terminal the latter is an ordinary line, at most one in `PLAIN_EVERY_S`.
+    """
+
+    PLAIN_EVERY_S = 10.0
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+        self._standing = False
+        self._last = time.monotonic()
+
+    def say(self, text: str) -> None:
+        if not self._quiet:
+            self.clear()
+            complain(text)
+
+    def overwrite(self, text: str) -> None:
+        """A line that the next one replaces."""
+        if self._quiet:
+            return
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
+            sys.stderr.flush()
+            self._standing = True
+        elif time.monotonic() - self._last >= self.PLAIN_EVERY_S:
+            self._last = time.monotonic()
+            complain(text)
+
+    def clear(self) -> None:
+        """Take away the line that stands, so that something else may be written."""
+        if self._standing:
+            sys.stderr.write("\r\x1b[K")
+            self._standing = False
 
 
 def prepare() -> None:

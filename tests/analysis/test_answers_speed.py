@@ -41,7 +41,7 @@ def test_first_trial_says_do_not_enable() -> None:
 
 def test_simulated_runs_never_lead() -> None:
     assert pays(speedup_rows({"origin": "simulated", "speedup": 3.0, "verdict": "win"})) == (
-        "Whether speculation pays was not measured: the only sound speculative runs have their accept length forced "
+        "Whether speculation pays was not measured: the acceptance of every sound speculative run is simulated "
         "(3.00x at concurrency 1)."
     )
     both = speedup_rows({"origin": "simulated", "speedup": 3.0, "verdict": "win"}, {"speedup": 0.5, "verdict": "loss"})

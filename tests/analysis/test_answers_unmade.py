@@ -75,12 +75,28 @@ def test_one_group_of_baselines_needs_no_condition() -> None:
     )
 
 
-def test_other_loads_campaigns_and_forced_runs_promise_nothing() -> None:
+def test_other_loads_and_campaigns_promise_nothing() -> None:
     shape = {"drafter": "a", "num_draft_tokens": 4, "break_even": 1.6, "accept_length": 1.2}
     own = {"drafter": "b", "num_draft_tokens": 16, "break_even": 2.5, "accept_length": 2.0}
     assert never_measured(cost_rows(shape, own)) is not None
-    for apart in ({"campaign": "other"}, {"origin": "simulated"}, {"max_concurrency": 8}):
+    for apart in ({"campaign": "other"}, {"max_concurrency": 8}):
         assert never_measured(cost_rows({**shape, **apart}, own)) is None
+
+
+def test_a_break_even_known_by_simulation_promises_and_says_so() -> None:
+    shape = {"drafter": "b", "num_draft_tokens": 4, "break_even": 1.6, "accept_length": 3.0, "origin": "simulated"}
+    own = {"drafter": "b", "num_draft_tokens": 16, "break_even": 2.5, "accept_length": 2.0, "speedup": 0.8}
+    missing = never_measured(cost_rows(shape, own))
+    assert missing is not None
+    # The drafter's own 2.0, never the simulated 3.0: 2.0 / 1.6 = 1.25
+    assert (missing.accept_length, missing.gain, missing.by_simulation) == (2.0, 1.25, True)
+    assert "break-even at 4 was 1.60 by runs with simulated acceptance, so about 1.2x" in missing_sentence(missing)
+
+
+def test_a_run_that_promises_no_more_than_was_reached_is_not_asked_for() -> None:
+    shape = {"drafter": "b", "num_draft_tokens": 4, "break_even": 1.6, "accept_length": 3.0, "origin": "simulated"}
+    own = {"drafter": "b", "num_draft_tokens": 16, "break_even": 1.5, "accept_length": 2.0, "speedup": 1.33}
+    assert never_measured(cost_rows(shape, own)) is None
 
 
 def test_first_trial_and_empty_tables_have_no_unmade_run() -> None:

@@ -43,6 +43,15 @@ def test_a_server_of_that_name_in_another_campaign_counts() -> None:
 
 
 def test_diagnoses_stand_beside_the_baseline_of_their_group() -> None:
-    verdict = diagnose_logs(recorded(SMOLLM))[SMOLLM, "sim25-s3"].verdict
+    measured = recorded(SMOLLM).runs.assign(simulated_accept_length=float("nan"))
+    verdict = diagnose_logs(replace(recorded(SMOLLM), runs=measured))[SMOLLM, "sim25-s3"].verdict
     assert "not decidable from these two logs" in verdict
     assert "--baseline" not in verdict
+
+
+def test_a_drafter_is_not_judged_by_simulated_acceptance() -> None:
+    diagnosis = diagnose_logs(recorded(SMOLLM))[SMOLLM, "sim25-s3"]
+    assert diagnosis.verdict.startswith("Acceptance is simulated (SGLANG_SIMULATE_ACC_LEN): this log shows what a step")
+    (finding,) = [each for each in diagnosis.findings if each.rule == "simulated_acceptance"]
+    assert finding.evidence == ("started with an accept length of 2.5",)
+    assert not {each.rule for each in diagnosis.findings} & {"does_it_pay", "low_accept_length", "nothing_accepted"}

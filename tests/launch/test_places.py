@@ -15,8 +15,8 @@ from fake_nvml import GIB, FakeGpu, FakeNvml
 from launching import wait_for
 
 from workbench.errors import LaunchError
+from workbench.gpu import open_gpus
 from workbench.launch import places
-from workbench.launch.gpu import open_gpus
 from workbench.launch.places import choose, claim, reserved_port, usable_gpus
 
 
@@ -114,7 +114,8 @@ def test_a_claim_waits_for_the_end_of_another(node: FakeNvml) -> None:
             assert wait_for(lambda: bool(said))
             time.sleep(0.1)
             assert not waiting.done()
-        assert waiting.result(timeout=10) == (0, 1, 2, 3)
+        # The locks end one after the other: either half of the node may be free first.
+        assert waiting.result(timeout=10) in ((0, 1, 2, 3), (4, 5, 6, 7))
     assert len(said) == 1
     assert said[0].startswith("waiting for 4 free GPUs: GPU 0 is taken by another run; GPU 1 is taken")
 

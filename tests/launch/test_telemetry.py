@@ -9,7 +9,7 @@ import pytest
 from fake_nvml import GIB, FakeGpu, FakeNvml
 from launching import wait_for
 
-from workbench.launch.gpu import open_gpus
+from workbench.gpu import open_gpus
 from workbench.launch.telemetry import sampled
 
 

@@ -37,6 +37,7 @@ def test_a_record_of_the_first_trial() -> None:
         "ttft_s": None,
         "e2e_latency_s": 0.29,
         "text_hash": "ab12",
+        "output_ids": None,
         "steps_histogram": [3, 2, 1],
     }
 

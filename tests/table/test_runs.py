@@ -288,3 +288,57 @@ def test_a_speed_of_nothing_is_not_measured(tmp_path: Path) -> None:
     assert missing(row["output_tok_per_s"])
     assert missing(row["output_tok_per_s_low"])
     assert missing(row["decode_tok_per_s"])
+
+
+# --- simulated acceptance ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        decode_spec(3, 1, 4, simulated_accept_length=2.5),
+        {**decode_spec(3, 1, 4), "server": {"env": {"SGLANG_SIMULATE_ACC_LEN": "2.5"}}},
+        {**decode_spec(3, 1, 4), "server": {"env": {"SIMULATE_ACC_LEN": "2.5"}}},
+    ],
+)
+def test_simulated_acceptance_is_never_called_measured(tmp_path: Path, run: dict[str, object]) -> None:
+    row = row_of(tmp_path, **run, label="three steps")
+    assert (row["origin"], row["label"]) == ("simulated", "three steps (simulated)")
+    assert row["simulated_accept_length"] == 2.5
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "off", "nan"])
+def test_a_variable_that_forces_nothing_simulates_nothing(tmp_path: Path, text: str) -> None:
+    row = row_of(tmp_path, **decode_spec(3, 1, 4), server={"env": {"SGLANG_SIMULATE_ACC_LEN": text}})
+    assert (row["origin"], row["label"]) == ("measured", "r")
+    assert missing(row["simulated_accept_length"])
+
+
+def test_a_baseline_has_no_acceptance_to_simulate(tmp_path: Path) -> None:
+    assert row_of(tmp_path, server={"env": {"SGLANG_SIMULATE_ACC_LEN": "2.5"}})["origin"] == "measured"
+
+
+# --- energy ------------------------------------------------------------------------------------------------------
+
+
+def test_energy_from_the_samples_of_a_run(tmp_path: Path) -> None:
+    # 200 W over the two seconds of the window: 400 J for 50 tokens. The 900 W lie outside.
+    samples = [(0.0, 900.0), (1.0, 200.0), (2.0, 200.0), (3.0, 200.0), (3.5, 900.0)]
+    lines = "".join(f'{{"t_s": {t}, "gpu": 0, "power_w": {w}, "memory_used_bytes": 7e9}}\n' for t, w in samples)
+    windows = [{"repeat": 0, "wall_s": 2.0, "completion_tokens": 50, "started_s": 1.0}]
+    row = row_of(tmp_path, files={"gpu.jsonl": lines, "windows.json": windows})
+    assert row["energy_j_per_tok"] == pytest.approx(8.0)
+    assert row["gpu_power_w"] == pytest.approx(200.0)
+    assert row["gpu_peak_memory_bytes"] == 7e9
+
+
+def test_without_samples_there_is_no_energy(tmp_path: Path) -> None:
+    row = row_of(tmp_path, files={"windows.json": [{"repeat": 0, "wall_s": 2.0, "started_s": 1.0}]})
+    assert all(missing(row[name]) for name in ("energy_j_per_tok", "gpu_power_w", "gpu_peak_memory_bytes"))
+
+
+def test_samples_of_the_whole_node_are_not_those_of_one_server(tmp_path: Path) -> None:
+    lines = "".join(f'{{"t_s": {t}, "gpu": {gpu}, "power_w": 100}}\n' for t in (0, 1, 2) for gpu in (0, 1))
+    windows = [{"repeat": 0, "wall_s": 1.0, "completion_tokens": 50, "started_s": 0.5}]
+    row = row_of(tmp_path, problems=1, files={"gpu.jsonl": lines, "windows.json": windows})
+    assert missing(row["energy_j_per_tok"])

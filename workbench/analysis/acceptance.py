@@ -44,6 +44,7 @@ _SOURCE_TABLE = {
     **dict.fromkeys(_SOURCES, "float64"),
     "max_difference": "float64",
     "flagged": "boolean",
+    "reason": "str",
 }
 
 
@@ -142,14 +143,36 @@ def shorter_chains_df(requests: pd.DataFrame, by: Sequence[str] = BY) -> pd.Data
 def sources_df(runs: pd.DataFrame) -> pd.DataFrame:
     """Accept length of each speculative run from its sources side by side; over 3 % apart is flagged.
 
-    ``max_difference`` is the largest over the smallest, minus one; missing where there is only one source.
+    ``max_difference`` is the largest over the smallest, minus one; missing where there is only one source. ``reason``
+    says what explains a flagged difference, where something does.
     """
     rows: list[Row] = []
     for run in records(runs[runs["role"] == "speculative"]):
         values = [value for name in _SOURCES if (value := number(run[name])) is not None]
         apart = max(values) / min(values) - 1 if len(values) > 1 and min(values) > 0 else None
-        rows.append({**run, "max_difference": apart, "flagged": None if apart is None else apart > FLAG_ABOVE})
+        flagged = None if apart is None else apart > FLAG_ABOVE
+        reason = _cut_tokens(run, values) if flagged else None
+        rows.append({**run, "max_difference": apart, "flagged": flagged, "reason": reason})
     return typed(rows, _SOURCE_TABLE)
+
+
+def _cut_tokens(run: Row, values: Sequence[float]) -> str | None:
+    """The tokens that were accepted beyond the ends of answers, where they explain the whole difference.
+
+    Histograms and logs count what a step accepts, counters what is handed out: the last step of an answer often accepts
+    more than its limit or its end lets through, which shows where answers are short.
+    """
+    histogram, steps = run["steps_histogram"], number(run["spec_verify_ct"])
+    tokens, answers = number(run["completion_tokens"]), number(run["num_requests"])
+    if not histogram or not steps or tokens is None or answers is None:
+        return None
+    accepted = sum((drafts + 1) * count for drafts, count in enumerate(histogram))
+    cut = accepted - (tokens - answers)
+    handed_out = (tokens - answers) / steps
+    explained = cut > 0 and all(
+        min(abs(value - accepted / steps), abs(value - handed_out)) <= FLAG_ABOVE * value for value in values
+    )
+    return f"{cut:.0f} of {accepted:.0f} accepted tokens lie beyond the ends of answers" if explained else None
 
 
 @dataclass(frozen=True)

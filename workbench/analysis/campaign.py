@@ -12,7 +12,8 @@ from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
 from workbench.analysis.frames import most, records
 from workbench.analysis.scaling import ScalingFit, fit_scaling, scaling_groups, scaling_points_df
 from workbench.analysis.sound import ServerKey, certain_faults, flagged_servers, sound_rows, wrong_flags
-from workbench.analysis.speedup import drift_df, same_points_df
+from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
+from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
 from workbench.analysis.wording import count, few, span, times
 from workbench.table import LogSummary, Tables
 
@@ -23,8 +24,17 @@ _NO_RUN = "This campaign holds no run that can be read."
 
 def diagnose_logs(tables: Tables) -> dict[ServerKey, Diagnosis]:
     """A diagnosis for every server log, each beside the baseline's log of its group where there is one."""
-    baselines = _baseline_logs(tables)
-    return {key: diagnose(log, baseline=baselines.get(key)) for key, log in tables.logs.items()}
+    baselines, simulated = _baseline_logs(tables), _simulated_lengths(tables)
+    return {
+        key: diagnose(log, baseline=baselines.get(key), simulated_length=simulated.get(key))
+        for key, log in tables.logs.items()
+    }
+
+
+def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
+    """Servers that were told to pretend an accept length, which their logs do not say."""
+    forced = tables.runs.dropna(subset=["simulated_accept_length"])
+    return {(row["campaign"], row["server_id"]): row["simulated_accept_length"] for row in records(forced)}
 
 
 def _baseline_logs(tables: Tables) -> dict[ServerKey, LogSummary]:
@@ -42,20 +52,27 @@ def _baseline_logs(tables: Tables) -> dict[ServerKey, LogSummary]:
     }
 
 
-def headline(costs: pd.DataFrame) -> dict[str, str]:
-    """The numbers below an answer: best speedup, best accept length and break-even at the lowest concurrency."""
-    single = answers.at_lowest(answers.real_runs(costs))
+def headline(costs: pd.DataFrame, speedups: pd.DataFrame | None = None) -> dict[str, str]:
+    """The numbers below an answer: best speedup, best accept length and break-even at the lowest concurrency.
+
+    The speedup is that of ``speedups`` where given, which the sentences are made from: it pairs prompts, costs do not.
+    """
+    lowest = answers.at_lowest(costs)
+    single = answers.real_runs(lowest)
     said: dict[str, str] = {}
-    if single["speedup"].notna().any():
-        said["best speedup"] = times(single["speedup"].max())
+    gains = single if speedups is None else answers.real_runs(answers.at_lowest(speedups))
+    if gains["speedup"].notna().any():
+        said["best speedup"] = times(gains["speedup"].max())
     if single["accept_length_high"].notna().any():
         best = most(single, "accept_length_high")
         said["best accept length"] = span(best["accept_length_low"], best["accept_length_high"])
     level = answers.shared_level(costs)
-    if level is not None:
-        said["break-even"] = f"near {level.value:.2f}"
-    elif single["break_even"].notna().any():
-        said["break-even"] = answers.break_even_span(single)
+    told_by = lowest.dropna(subset=["break_even"]) if level is None else level.runs
+    if len(told_by):
+        forced = " (simulated)" if answers.real_runs(told_by).empty else ""
+        said["break-even"] = (
+            f"{answers.break_even_span(told_by) if level is None else f'near {level.value:.2f}'}{forced}"
+        )
     return said
 
 
@@ -69,6 +86,7 @@ def campaign_answer(
     flagged = flagged_servers(diagnoses)
     costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
     missing = answers.never_measured(costs)
+    drift = drift_df(tables.runs, tables.requests)
     points = keep(
         *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
@@ -78,9 +96,12 @@ def campaign_answer(
         answers.accepts_nothing(tables.runs),
         answers.confounded(costs),
         answers.queued(tables.runs),
+        *answers.lossless(losslessness_df(tables.requests, tables.runs)),
         *_lone_sizes(tables),
         answers.offline_agrees(tables.runs, tables.offline),
-        answers.timing_noise(speedups, tables.runs, drift_df(tables.runs, tables.requests)),
+        answers.drift(drift),
+        answers.timing_noise(speedups, tables.runs, drift),
+        answers.on_cpu(tables.runs),
     )
     actions = keep(
         *(f"{few(servers)}: {action}." for action, servers in _servers_by(faults, "next_action").items()),
@@ -88,7 +109,7 @@ def campaign_answer(
         answers.fixed_cost(costs),
     )
     sentence = joined([_flag_sentence(flagged), answers.pays(speedups), answers.next_run(missing) if missing else None])
-    return Answer(sentence, points, actions, headline(costs))
+    return Answer(sentence, points, actions, headline(costs, speedups))
 
 
 def _fault_sentences(faults: Sequence[tuple[str, Finding]]) -> list[str]:
@@ -134,6 +155,7 @@ def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFr
     sentence = joined([answers.best_shape(costs, speedups), answers.next_run(missing) if missing else None])
     points = keep(
         answers.break_even(costs),
+        *answers.step_time(step_time_fit(costs), step_time_by_length_df(costs)),
         answers.graphs_off(costs, tables.runs),
         answers.confounded(costs),
         answers.rate_misleads(costs, tables.runs),
@@ -198,6 +220,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     """Does speculation pay, at which concurrency, and how sure is that."""
     flagged = wrong_flags(tables)
     costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
+    drift = drift_df(tables.runs, tables.requests)
     points = keep(
         _does_not_count(flagged),
         answers.by_concurrency(speedups),
@@ -205,12 +228,16 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.break_even(costs),
         answers.forced_break_even(costs),
         answers.queued(tables.runs),
-        answers.timing_noise(speedups, tables.runs, drift_df(tables.runs, tables.requests)),
+        *answers.lossless(losslessness_df(tables.requests, tables.runs)),
+        answers.energy(tables.runs, speedups),
+        answers.drift(drift),
+        answers.timing_noise(speedups, tables.runs, drift),
+        answers.on_cpu(tables.runs),
         *answers.undecided(speedups),
     )
     missing = answers.never_measured(costs)
     actions = keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs))
-    return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs))
+    return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs, speedups))
 
 
 def compare_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:

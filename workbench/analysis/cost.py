@@ -22,6 +22,7 @@ _CONFIGURATION = {
     "eagle_topk": "Int64",
     "num_draft_tokens": "Int64",
     "cuda_graph": "boolean",
+    "device": "str",
     "prompt_set": "str",
     "max_concurrency": "Int64",
     "origin": "str",
@@ -34,6 +35,7 @@ _COST = {
     **_CONFIGURATION,
     "baseline_group": "str",
     "ignore_eos": "boolean",
+    "simulated_accept_length": "float64",
     "basis": "str",
     "base_tok_per_s": "float64",
     "tok_per_s": "float64",
@@ -76,7 +78,7 @@ _FIT = {
 }
 
 
-_COPIED = ("campaign", "run_id", "label", *_CONFIGURATION, "baseline_group", "ignore_eos")
+_COPIED = ("campaign", "run_id", "label", *_CONFIGURATION, "baseline_group", "ignore_eos", "simulated_accept_length")
 
 
 def cost_df(runs: pd.DataFrame) -> pd.DataFrame:

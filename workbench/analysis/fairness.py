@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,6 +21,7 @@ _FAIRNESS = {
     "matters": "boolean",
     "why": "str",
 }
+_RESOLVED = ("campaign", "run_id", "label", "setting", "asked", "used")
 _SAME_POINTS = {
     "campaign": "str",
     "drafter": "str",
@@ -34,13 +35,13 @@ _SAME_POINTS = {
     "labels": "object",
 }
 _ASKED = ("asked_num_steps", "asked_eagle_topk", "asked_num_draft_tokens")
-_USED = ("num_steps", "eagle_topk", "num_draft_tokens")
+_SHAPE = ("num_steps", "eagle_topk", "num_draft_tokens")
 _SAME_POINT = (
     "campaign",
     "baseline_group",
     "drafter",
     "speculative_algorithm",
-    *_USED,
+    *_SHAPE,
     "simulated_accept_length",
     "cuda_graph",
     "prompt_set",
@@ -85,18 +86,67 @@ _SETTINGS = (
         "max_total_num_tokens", "the draft's cache takes memory; it matters once requests are retracted", _cache_filled
     ),
 )
+# Of what servers say they use: settings that bear on speed or text. Those in `_SETTINGS` are compared from the runs.
+_USED = {
+    "device": "another kind of processor",
+    "dtype": "another number format",
+    "quantization": "other weights",
+    "kv_cache_dtype": "another number format of the KV cache",
+    "attention_backend": "other attention kernels",
+    "decode_attention_backend": "other attention kernels",
+    "prefill_attention_backend": "other attention kernels",
+    "sampling_backend": "other sampling kernels",
+    "moe_runner_backend": "other expert kernels",
+    "page_size": "another layout of the KV cache",
+    "cuda_graph_max_bs_decode": "batches above the smaller size run without CUDA graphs in one arm",
+    "disable_overlap_schedule": "host and GPU work overlap in one arm only",
+    "disable_radix_cache": "prompts are reused in one arm only",
+    "disable_prefill_cuda_graph": "prefills run in CUDA graphs in one arm only",
+    "enable_torch_compile": "compiled kernels in one arm only",
+    "enable_dp_attention": "attention is split otherwise",
+    "ep_size": "experts are split otherwise",
+    "pp_size": "another split over GPUs",
+    "schedule_policy": "requests are taken in another order",
+    "schedule_conservativeness": "another number of requests is let in",
+    "chunked_prefill_size": "prefills are cut otherwise",
+    "mem_fraction_static": "another size of the KV cache",
+    "stream_interval": "answers are sent in other pieces",
+}
 _CAP = "fewer requests run at once in one arm; set max_running_requests explicitly and alike"
-_ALL_SETTINGS = {setting.name: setting for setting in _SETTINGS}
 
 
-def fairness_df(runs: pd.DataFrame) -> pd.DataFrame:
+def fairness_df(runs: pd.DataFrame, settings: pd.DataFrame | None = None) -> pd.DataFrame:
     """Settings in which a speculative run and its baseline are known to differ, and whether that matters.
 
-    A run that queues under its limit of running requests is listed also where the baseline's limit is not known, and
-    where no baseline ran at its load: then against another baseline of its group, on this setting alone.
+    ``settings`` (the table of what servers say they use) adds those that bear on speed or text. A run that queues
+    under its limit of running requests is listed also where the baseline's limit is not known, and where no baseline
+    ran at its load: then against another baseline of its group, on this setting alone.
     """
     baselines = [row for row in records(runs) if row["role"] == "baseline"]
-    return typed((row for pair in pairs(runs) for row in _differences(pair, baselines)), _FAIRNESS)
+    used = _used_settings(settings)
+    return typed((row for pair in pairs(runs) for row in _differences(pair, baselines, used)), _FAIRNESS)
+
+
+def _used_settings(settings: pd.DataFrame | None) -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """What each (campaign, run_id) uses of `_USED`."""
+    if settings is None:
+        return {}
+    kept = settings[settings["setting"].isin(_USED)].dropna(subset=["used"])
+    used: dict[tuple[str, str], dict[str, str]] = {}
+    for row in records(kept[["campaign", "run_id", "setting", "used"]]):
+        used.setdefault((row["campaign"], row["run_id"]), {})[row["setting"]] = row["used"]
+    return used
+
+
+def resolved_df(runs: pd.DataFrame, settings: pd.DataFrame) -> pd.DataFrame:
+    """Settings that were asked for and of which the server says that it uses another value, a row a run and setting.
+
+    Columns campaign, run_id, label, setting, asked, used.
+    """
+    labels = runs[["campaign", "run_id", "label"]].drop_duplicates(["campaign", "run_id"])
+    stated = settings.dropna(subset=["asked", "used"])
+    differing = stated[stated["asked"].str.upper() != stated["used"].str.upper()]
+    return differing.merge(labels, on=["campaign", "run_id"])[list(_RESOLVED)].reset_index(drop=True)
 
 
 def same_points_df(runs: pd.DataFrame) -> pd.DataFrame:
@@ -104,7 +154,7 @@ def same_points_df(runs: pd.DataFrame) -> pd.DataFrame:
 
     Such runs are one point measured more than once. ``asked`` lists steps, topk and draft tokens as asked.
     """
-    candidates = runs[runs["role"] == "speculative"].dropna(subset=list(_USED))
+    candidates = runs[runs["role"] == "speculative"].dropna(subset=list(_SHAPE))
     rows: list[Row] = []
     for same in grouped(records(candidates), _SAME_POINT).values():
         asked = list(dict.fromkeys(tuple(run[name] for name in _ASKED) for run in same))
@@ -115,7 +165,9 @@ def same_points_df(runs: pd.DataFrame) -> pd.DataFrame:
     return typed(rows, _SAME_POINTS)
 
 
-def _differences(pair: Pair, baselines: Sequence[Row]) -> Iterator[Row]:
+def _differences(
+    pair: Pair, baselines: Sequence[Row], used: Mapping[tuple[str, str], Mapping[str, str]]
+) -> Iterator[Row]:
     run = pair.run
     head = {name: run[name] for name in ("campaign", "run_id", "label")} | {"baseline_run_id": pair.baseline_run_id}
     if pair.baselines:
@@ -131,6 +183,11 @@ def _differences(pair: Pair, baselines: Sequence[Row]) -> Iterator[Row]:
                     "matters": setting.matters(run, base),
                     "why": setting.why,
                 }
+        own, other = (used.get((row["campaign"], row["run_id"]), {}) for row in (run, base))
+        for name, why in _USED.items():
+            if name in own and name in other and own[name] != other[name]:
+                both = {"speculative": own[name], "baseline": other[name]}
+                yield {**head, **both, "setting": name, "matters": True, "why": why}
         yield from _cap(head, run, base)
     elif _queues(run):
         group = (run["campaign"], run["baseline_group"])

@@ -53,6 +53,12 @@ def grouped(rows: Iterable[Row], by: Sequence[str]) -> dict[tuple[object, ...], 
     return groups
 
 
+def in_time(runs: Sequence[Row]) -> list[Row]:
+    """Runs in the order in which they were made; as they are where that is not known of all."""
+    moments = [run["recorded_at"] for run in runs]
+    return list(runs) if None in moments else sorted(runs, key=lambda run: str(run["recorded_at"]))
+
+
 def known(value: object) -> bool:
     """Whether a scalar is there: not None, NaN, NA or NaT."""
     return value is not None and not bool(pd.isna(value))  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.analysis.frames import Row, known, number, records, same_where_known, speed_of
+from workbench.analysis.frames import Row, in_time, known, number, records, same_where_known, speed_of
 
 NOT_DECIDABLE = "not decidable"
 
@@ -18,7 +18,7 @@ _MUST_MATCH = (
     ("prompt_set", "with the prompts {}"),
     ("max_concurrency", "at concurrency {}"),
 )
-_MAY_BE_UNKNOWN = ("ignore_eos", "temperature")
+_MAY_BE_UNKNOWN = ("ignore_eos", "temperature", "max_new_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Pair:
 def pair_baselines(runs: pd.DataFrame) -> pd.DataFrame:
     """The speculative runs with the baseline that each is compared with, and why there is none.
 
-    A baseline shares campaign, group, prompt set and concurrency, and ``ignore_eos`` and temperature where both are
-    known, and its run succeeded. Where several do (measured before and after), ``baseline_run_id`` is the first and
-    ``baseline_run_ids`` has all.
+    A baseline shares campaign, group, prompt set and concurrency, and ``ignore_eos``, temperature and the limit of an
+    answer where both are known, and its run succeeded. Where several do (measured before and after),
+    ``baseline_run_id`` is the first in time and ``baseline_run_ids`` has all.
     """
     found = list(pairs(runs))
     paired = runs[runs["role"] == "speculative"].copy()
@@ -99,7 +99,7 @@ def _matching(run: Row, candidates: Sequence[Row]) -> tuple[list[Row], str | Non
         if not left:
             return [], f"{said} and {name} {run[name]}"
     succeeded = [base for base in left if same_where_known(base["status"], "ok")]
-    return succeeded, None if succeeded else f"{said}: {left[0]['run_id']} is {left[0]['status']}"
+    return in_time(succeeded), None if succeeded else f"{said}: {left[0]['run_id']} is {left[0]['status']}"
 
 
 def _with_speeds(run: Row, baselines: Sequence[Row]) -> Pair:

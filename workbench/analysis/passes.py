@@ -8,16 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, group_ids, grouped, number, records, speed_of, typed
+from workbench.analysis.frames import Floats, Row, group_ids, grouped, in_time, number, records, speed_of, typed
 
-_SAME_LOAD = ("campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos", "temperature")
+_SAME_LOAD = (
+    "campaign",
+    "baseline_group",
+    "prompt_set",
+    "max_concurrency",
+    "ignore_eos",
+    "temperature",
+    "max_new_tokens",
+)
 _DRIFT = {
     "campaign": "str",
     "baseline_group": "str",
     "prompt_set": "str",
     "max_concurrency": "Int64",
     "ignore_eos": "boolean",
+    "max_new_tokens": "Int64",
     "run_id": "str",
+    "recorded_at": "str",
     "repeat": "Int64",
     "basis": "str",
     "tok_per_s": "float64",
@@ -155,7 +165,7 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     timings = timings_by_run(requests)
     rows: list[Row] = []
     for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
-        passes = [row for run in same for row in _passes(run, timings)]
+        passes = [row for run in in_time(same) for row in _passes(run, timings)]
         comparable = len({row["basis"] for row in passes}) == 1
         for row in passes:
             rows.append({**row, "relative": row["tok_per_s"] / passes[0]["tok_per_s"] if comparable else None})

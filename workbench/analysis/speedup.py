@@ -35,7 +35,7 @@ __all__ = [
     "speedup_df",
 ]
 
-_ONE_ARM = ("campaign", "arm", "baseline_group", "prompt_set", "ignore_eos", "temperature")
+_ONE_ARM = ("campaign", "arm", "baseline_group", "prompt_set", "ignore_eos", "temperature", "max_new_tokens")
 _SPEEDUP = {
     "campaign": "str",
     "run_id": "str",

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from workbench.errors import LaunchError
-from workbench.launch.gpu import Gpus, open_gpus
+from workbench.gpu import Gpus, open_gpus, usable_gpus
 from workbench.launch.state import state_dir
 
 USED_BYTES = 2 << 30
@@ -69,21 +69,6 @@ def claim(
     finally:
         for lock in held.values():
             lock.release()
-
-
-def usable_gpus(found: Gpus | None, total: int | None = None) -> tuple[int, ...]:
-    """Numbers of the GPUs that may be used: all, or those of ``CUDA_VISIBLE_DEVICES``, the first ``total`` of them."""
-    stated = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if stated is None:
-        count = found.count if found is not None else total or 0
-        return tuple(range(count))[:total]
-    numbers: list[int] = []
-    for name in (part.strip() for part in stated.split(",")):
-        number = int(name) if name.isdigit() else found.number_of(name) if found is not None and name else None
-        if number is None:
-            break  # as CUDA does: the rest of the list is not visible
-        numbers.append(number)
-    return tuple(dict.fromkeys(numbers))[:total]
 
 
 def _take(

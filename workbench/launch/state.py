@@ -64,6 +64,11 @@ def forget_record(mark: str) -> None:
         _record(mark).unlink(missing_ok=True)
 
 
+def count_servers() -> int:
+    """Servers on this machine that were started by somebody who still lives, of this user."""
+    return sum(_starter_lives(path.stem) for path in (state_dir() / "servers").glob("*.json"))
+
+
 def marked(mark: str) -> list[psutil.Process]:
     """Running processes that carry a mark."""
     return [process for process, found in _all_marked() if found == mark]

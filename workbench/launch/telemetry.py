@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TextIO
 
 from workbench.errors import Problem
-from workbench.launch.gpu import Gpus, open_gpus
+from workbench.gpu import Gpus, open_gpus
 
-INTERVAL_S = 0.5
+INTERVAL_S = 0.2
 
 
 @contextlib.contextmanager

@@ -38,6 +38,8 @@ class Windows:
         What the server says it uses, ``None`` when it does not say.
     problems
         What makes these figures weaker than they look.
+    started_at
+        `time.monotonic` when each window began, to lay telemetry beside it.
     """
 
     windows: tuple[LoadResult, ...]
@@ -47,6 +49,7 @@ class Windows:
     metrics_after: str | None
     server_info: dict[str, object] | None
     problems: tuple[str, ...]
+    started_at: tuple[float, ...] = ()
 
 
 def measure_window(
@@ -86,10 +89,11 @@ def measure_window(
     round_of = workload.model_copy(update={"num_prompts": (workload.max_concurrency or 1) * warmup})
     discarded = load(round_of, 0, None) if warmup else None
     before = _metrics(url)
-    windows, spans = [], []
+    windows, spans, started_at = [], [], []
     for repeat in range(repeats):
         problems += _flush_cache(url)
         start = log_size() if log_size else 0
+        started_at.append(time.monotonic())
         windows.append(load(workload, repeat, on_record))
         spans.append((start, log_size() if log_size else 0))
         if windows[-1].gave_up:
@@ -104,6 +108,7 @@ def measure_window(
         metrics_after=after,
         server_info=server_info(url),
         problems=tuple(dict.fromkeys([*problems, *_weaknesses(windows, workload)])),
+        started_at=tuple(started_at),
     )
 
 

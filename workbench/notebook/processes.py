@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 
 import psutil
 
 INTERRUPT_GRACE_S = 8.0
+INTERRUPT_AGAIN_S = 5.0
 # The path of a Unix socket holds at most 103 bytes on macOS and 107 on Linux; "/wb-1a2b3c4d/r/k-10" is added to it.
 MAX_TEMP_LENGTH = 80
 
@@ -21,16 +23,23 @@ def short_temp() -> str:
     return place if len(os.fsencode(place)) <= MAX_TEMP_LENGTH else "/tmp"  # noqa: S108
 
 
-def interrupt_cell(process: subprocess.Popen[bytes]) -> None:
-    """Send Ctrl-C to the kernel, the child's only child, and give the notebook a moment to be saved."""
-    kernels: list[psutil.Process] = []
-    with contextlib.suppress(psutil.Error):
-        kernels = psutil.Process(process.pid).children()
-        for kernel in kernels:
-            kernel.send_signal(signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if kernels:
-            process.wait(timeout=INTERRUPT_GRACE_S)
+def interrupt_cell(process: subprocess.Popen[bytes], grace_s: float = INTERRUPT_GRACE_S) -> None:
+    """Send Ctrl-C to the kernel, the child's only child, and give the notebook a moment to be saved.
+
+    It is sent again every few seconds: a kernel that is between two cells does not hear it.
+    """
+    deadline = time.monotonic() + grace_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        kernels: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            kernels = psutil.Process(process.pid).children()
+            for kernel in kernels:
+                kernel.send_signal(signal.SIGINT)
+        if not kernels:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=min(left_s, INTERRUPT_AGAIN_S))
+            return
 
 
 def stop_tree(pid: int) -> None:

@@ -76,6 +76,7 @@ def run_notebook(
     timeout_s: float = 600.0,
     save_each_cell: bool = False,
     stop: threading.Event | None = None,
+    stop_grace_s: float = 0.0,
 ) -> NotebookRun:
     """Check the parameters, run the notebook, keep what it produced, also when it failed.
 
@@ -88,6 +89,8 @@ def run_notebook(
         Save after every cell: for notebooks whose partial result is worth the 40 ms a cell it costs.
     stop
         When set by another thread, the run ends as interrupted.
+    stop_grace_s
+        What a notebook gets on Ctrl-C to end by itself what it started, and to be kept; a second Ctrl-C takes it away.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def run_notebook(
     _write_status(run)
     began = _clock()
     try:
-        ended = _run_process(run, partial, timeout_s, save_each_cell, stop or threading.Event())
+        ended = _run_process(run, partial, timeout_s, save_each_cell, stop or threading.Event(), stop_grace_s)
     except KeyboardInterrupt:
         _finish(run, partial, began, _Ended(RunState.INTERRUPTED, "interrupted", None))
         raise
@@ -183,7 +186,12 @@ def _inside_notebooks(path: Path) -> Path:
 
 
 def _run_process(
-    run: NotebookRun, partial: Path, timeout_s: float, save_each_cell: bool, stop: threading.Event
+    run: NotebookRun,
+    partial: Path,
+    timeout_s: float,
+    save_each_cell: bool,
+    stop: threading.Event,
+    stop_grace_s: float,
 ) -> _Ended:
     deadline = _clock() + timeout_s
     with tempfile.TemporaryDirectory(prefix="wb-", dir=short_temp(), ignore_cleanup_errors=True) as name:
@@ -198,6 +206,9 @@ def _run_process(
         process = _start(scratch)
         try:
             cut_short = _wait(process, deadline, stop)
+        except KeyboardInterrupt:
+            interrupt_cell(process, stop_grace_s)
+            raise
         finally:
             if process.poll() is None:
                 stop_tree(process.pid)

@@ -9,6 +9,7 @@ from workbench.plot.draft_tokens import (
 )
 from workbench.plot.rows import plot_break_even, plot_speedup
 from workbench.plot.scaling import plot_accept_length_vs_data
+from workbench.plot.step_time import plot_step_time
 from workbench.plot.timeline import PANELS, plot_timeline, timeline_figure
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "plot_break_even",
     "plot_speedup",
     "plot_spread",
+    "plot_step_time",
     "plot_survival",
     "plot_throughput_vs_concurrency",
     "plot_throughput_vs_draft_tokens",

@@ -11,6 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from workbench.analysis.answers import bounded
 from workbench.plot.marks import (
     column,
     draw_points,
@@ -80,6 +81,7 @@ def plot_speedup(speedups: pd.DataFrame, *, ax: Axes) -> Axes:
     if speedups.empty:
         return nothing_to_draw(ax, "No speculative run has a speed and a baseline beside it.")
     rows, more = _first_rows(speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last"))
+    rows = bounded(rows.assign(verdict=rows["verdict"].mask(rows["origin"] == "simulated", "simulated")))
     y = pd.Series(range(len(rows)), index=rows.index, dtype="float64")
     ax.axvline(1, color=ROLES["baseline"], linewidth=1.6, zorder=1)
     for (origin, verdict), group in rows.groupby(["origin", rows["verdict"].astype("object").fillna("not decidable")]):

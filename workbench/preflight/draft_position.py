@@ -23,7 +23,7 @@ def context(case: DraftCase) -> Iterator[CheckResult]:
     served = case.context_len or context_length(case.target_config)
     if ours is None or served is None or ours >= served:
         return
-    allowed = _overwrite_allowed(case)
+    allowed = overwrite_allowed(case.env, case.version)
     refused = f"the server stops with ValueError unless {_OVERWRITE_ENV}=1"
     beyond = (
         "the draft works at positions it was not trained on, and its accept length falls there"
@@ -135,10 +135,11 @@ def context_length(config: Mapping[str, object]) -> int | None:
     return int(factor * stated)
 
 
-def _overwrite_allowed(case: DraftCase) -> bool:
-    stated = case.env.get(_OVERWRITE_ENV)
+def overwrite_allowed(env: Mapping[str, str], version: str | None) -> bool:
+    """Whether the server may be given a longer context than a model's config says."""
+    stated = env.get(_OVERWRITE_ENV)
     if stated is None:
-        return not at_least(case.version, _OVERWRITE_OFF_SINCE)
+        return not at_least(version, _OVERWRITE_OFF_SINCE)
     return stated.strip().lower() in ("1", "true", "yes", "y")
 
 

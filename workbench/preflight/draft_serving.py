@@ -11,28 +11,28 @@ _DRAFT_QUANTIZATION_SINCE = "0.5.7"
 
 
 def heads(case: DraftCase) -> Iterator[CheckResult]:
-    tp = case.tp_size
-    if tp is None or tp <= 1:
-        return
-    attention = size(case.config, "num_attention_heads")
-    key_value = size(case.config, "num_key_value_heads") or attention
-    inner = size(case.config, "intermediate_size")
-    faults = []
-    if attention is not None and attention % tp:
-        faults.append(("num_attention_heads", attention))
-    if not case.is_mla and key_value is not None and (key_value % tp if key_value >= tp else tp % key_value):
-        faults.append(("num_key_value_heads", key_value))
-    if inner is not None and inner % tp:
-        faults.append(("intermediate_size", inner))
-    for key, value in faults:
+    for key, value in undivided(case.config, case.tp_size or 1, latent=case.is_mla):
         yield CheckResult(
             "tensor-parallel",
             Severity.ERROR,
-            f"{key} {value} does not divide over {tp} GPUs",
+            f"{key} {value} does not divide over {case.tp_size} GPUs",
             case.at(key),
             "use a tensor-parallel size that divides it: the draft is split like the target",
             "the server stops with an AssertionError",
         )
+
+
+def undivided(config: Mapping[str, object], tp: int, *, latent: bool) -> Iterator[tuple[str, int]]:
+    """Sizes of a model that cannot be split over ``tp`` GPUs; key and value heads may be fewer and are then copied."""
+    attention = size(config, "num_attention_heads")
+    key_value = size(config, "num_key_value_heads") or attention
+    inner = size(config, "intermediate_size")
+    if attention is not None and attention % tp:
+        yield "num_attention_heads", attention
+    if not latent and key_value is not None and (key_value % tp if key_value >= tp else tp % key_value):
+        yield "num_key_value_heads", key_value
+    if inner is not None and inner % tp:
+        yield "intermediate_size", inner
 
 
 def inherited_quantization(case: DraftCase) -> Iterator[CheckResult]:

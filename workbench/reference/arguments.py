@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 from workbench.sglang_rules import EffectiveShape, effective_shape
 
@@ -101,6 +102,12 @@ def parse_arguments(argv: Sequence[str]) -> tuple[ServerArguments, list[str]]:
     given["tokenizer_path"] = given["tokenizer_path"] or given["model_path"]
     given["served_model_name"] = given["served_model_name"] or given["model_path"]
     return ServerArguments(**given), warnings
+
+
+@cache
+def known_flags() -> frozenset[str]:
+    """Every flag of the command line, with its other names."""
+    return frozenset(name for name in _parser()._option_string_actions if name.startswith("--"))
 
 
 def _name(flag: str) -> str:

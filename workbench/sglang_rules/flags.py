@@ -59,9 +59,29 @@ LIST_FLAGS = frozenset({"cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_
 """Flags that take several values, which stand as arguments of their own."""
 
 
+ALIASES: Mapping[str, str] = {
+    "model": "model_path",
+    "tp": "tp_size",
+    "tensor_parallel_size": "tp_size",
+    "dp": "dp_size",
+    "data_parallel_size": "dp_size",
+    "pp": "pp_size",
+    "pipeline_parallel_size": "pp_size",
+    "speculative_draft_model": "speculative_draft_model_path",
+}
+"""Other names of a setting, as old as the setting."""
+
+
 def flag_key(name: str) -> str:
     """A flag without dashes, as the server's own arguments are called."""
     return name.lstrip("-").replace("-", "_")
+
+
+def setting_key(name: str) -> str:
+    """The setting that a flag sets, under its newest name: ``tp_size`` for ``--tensor-parallel-size``."""
+    key = flag_key(name)
+    key = next((rename.new for rename in RENAMED if key == rename.old), key)
+    return ALIASES.get(key, key)
 
 
 def flag_name(name: str, version: str | None = None) -> str:

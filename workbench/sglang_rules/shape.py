@@ -131,6 +131,6 @@ def _tree_conflict(
 
 
 def _paged_tree_backends(version: str | None) -> frozenset[str]:
-    if at_least(version, "0.5.23"):
+    if at_least(version, "0.5.14"):  # the 0.5.12 wheel refuses triton, that of 0.5.14 takes it
         return frozenset({"flashinfer", "fa3", "triton"})
     return frozenset({"flashinfer", "fa3"} if at_least(version, "0.5.9") else {"flashinfer"})

@@ -43,6 +43,11 @@ def version_key(version: str) -> tuple[int, int, int, int, int, int]:
     return (int(major), int(minor), int(patch or 0), 0 if pre else 1, int(pre_number or 0), int(post or 0))
 
 
+def readable(version: str | None) -> str | None:
+    """The version, ``None`` for a text that is none."""
+    return version if version is not None and _VERSION.fullmatch(version.strip()) else None
+
+
 def at_least(version: str | None, since: str) -> bool:
     """Whether a version has what came with ``since``. An unknown or unreadable version counts as the newest."""
     if version is None or _VERSION.fullmatch(version.strip()) is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +18,38 @@ import pandas as pd
 from workbench.errors import InputError, Problem
 from workbench.files import as_text, read_chunks
 from workbench.parse.metrics import accept_length_between
-from workbench.parse.records import EventKind
+from workbench.parse.records import EventKind, StartupFacts
 from workbench.paths import reference_points_csv
 from workbench.spec import CampaignInfo, Drafter
-from workbench.store import Campaign, RunFolder, read_campaign, read_metrics, read_requests
+from workbench.store import Campaign, RunFolder, read_campaign, read_gpu, read_metrics, read_requests
 from workbench.table.agreement import disagreement, spans_beyond
-from workbench.table.columns import DRAFTERS, OFFLINE, REQUESTS, RUNS, TABLES, WINDOWS, Column, describe, frame
+from workbench.table.columns import (
+    DRAFTERS,
+    OFFLINE,
+    REQUESTS,
+    RUNS,
+    SETTINGS,
+    TABLES,
+    WINDOWS,
+    Column,
+    describe,
+    frame,
+)
 from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise_log
 from workbench.table.requests import request_rows
 from workbench.table.runs import run_row
+from workbench.table.settings import setting_rows
+from workbench.table.telemetry import gpu_row
 
 __all__ = ["TABLES", "Column", "LogSummary", "Tables", "describe", "load_tables", "reference_points", "summarise_log"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Everything that was read of some campaigns. ``logs`` is keyed by (campaign, server_id)."""
+    """Everything that was read of some campaigns.
+
+    ``logs`` is keyed by (campaign, server_id); of a server that was started more than once it holds the last start.
+    """
 
     campaigns: Mapping[str, CampaignInfo]
     runs: pd.DataFrame
@@ -43,6 +59,7 @@ class Tables:
     offline: pd.DataFrame
     logs: Mapping[tuple[str, str], LogSummary]
     problems: tuple[Problem, ...]
+    settings: pd.DataFrame = field(default_factory=lambda: frame(SETTINGS, []))
 
 
 def load_tables(*folders: Path) -> Tables:
@@ -75,6 +92,7 @@ def tables_of(campaigns: list[Campaign]) -> Tables:
         windows=windows,
         drafters=frame(DRAFTERS, reader.drafters),
         offline=frame(OFFLINE, reader.offline),
+        settings=frame(SETTINGS, (row for part in reader.parts for row in setting_rows(part.run, _facts(part)))),
         logs=reader.logs,
         problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in reader.problems),
     )
@@ -95,6 +113,11 @@ class _Part:
     requests: list[dict[str, object]]
     log: LogSummary | None
     accept_length_counters: float | None
+    gpu: Mapping[str, object]
+
+
+def _facts(part: _Part) -> StartupFacts:
+    return StartupFacts() if part.log is None else part.log.facts
 
 
 class _Reader:
@@ -107,6 +130,7 @@ class _Reader:
         self.logs: dict[tuple[str, str], LogSummary] = {}
         self.problems: list[Problem] = []
         self._by_file: dict[Path, LogSummary | None] = {}
+        self._last_start: dict[tuple[str, str], str] = {}
 
     def read(self, campaign: Campaign) -> None:
         self.problems += campaign.problems
@@ -124,6 +148,7 @@ class _Reader:
                     self._requests(campaign, run),
                     self._log(campaign, run),
                     self._counters(run),
+                    self._gpu(run),
                 )
             )
 
@@ -141,6 +166,7 @@ class _Reader:
                             "optimizer_steps",
                             "epochs",
                             "seed",
+                            "draft_vocab_size",
                             "data_mix",
                             "recipe",
                             "notes",
@@ -181,6 +207,24 @@ class _Reader:
         value = None if pair is None else accept_length_between(*pair)
         return value if value is not None and math.isfinite(value) else None
 
+    def _gpu(self, run: RunFolder) -> Mapping[str, object]:
+        try:
+            samples, problems = read_gpu(run)
+        except InputError as error:
+            self._note(run, error)
+            return {}
+        self.problems += problems
+        server, alive = run.spec.server, run.provenance.servers_alive
+        row, faults = gpu_row(
+            samples,
+            run.windows,
+            # Replicas have GPUs of their own, unless they share attention alone.
+            gpus_used={server.tp_size, server.tp_size * server.dp_size},
+            shared=alive is not None and alive > 1,
+        )
+        self.problems += [Problem(str(run.path / "gpu.jsonl"), fault) for fault in faults]
+        return row
+
     def _note(self, run: RunFolder, error: InputError) -> None:
         self.problems.append(Problem(error.where or str(run.path), f"{error.what}; the rest of the run is used"))
 
@@ -191,7 +235,9 @@ class _Reader:
             self._by_file[run.log] = self._summarise(campaign, run, run.log)
         log = self._by_file[run.log]
         if log is not None:
-            self.logs[campaign.info.name, run.spec.server_id] = log
+            key, started = (campaign.info.name, run.spec.server_id), run.provenance.recorded_at or ""
+            if started >= self._last_start.get(key, ""):
+                self.logs[key], self._last_start[key] = log, started
             self._compare(run, log)
         return log
 
@@ -248,6 +294,7 @@ def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame, problems: list[Prob
             log=part.log,
             log_row={} if part.log is None else {**own, "num_retractions": _num_retractions(part.run, part.log)},
             accept_length_counters=part.accept_length_counters,
+            gpu=part.gpu,
         )
         problems += [Problem(str(part.run.path), fault) for fault in faults]
         yield row

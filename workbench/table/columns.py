@@ -32,16 +32,19 @@ _PANDAS_DTYPE = {
 
 _SPEC, _PROV, _STATUS, _REP = "spec.json", "provenance.json", "status.json", "reported.json"
 _REQ, _LOG, _DRAFT, _PROM = "requests.jsonl", "server.log", "drafters.json", "metrics.*.prom"
+_RESOLVED, _GPU = "resolved.json", "gpu.jsonl, windows.json"
 _BEST = f"best of {_REQ}, {_PROM}, {_REP}, {_LOG}"
 
 RUNS: tuple[Column, ...] = (
     Column("campaign", "str", "", "campaign folder", "folder name"),
     Column("run_id", "str", "", "run folder", "folder name"),
     Column("server_id", "str", "", "server start that served the run; runs that differ only in load share one", _SPEC),
-    Column("label", "str", "", "short human name, or the run id", _SPEC),
+    Column("label", "str", "", "short human name, or the run id; says where acceptance was simulated", _SPEC),
     Column("role", "str", "", "baseline (no speculation) or speculative", _SPEC),
     Column("baseline_group", "str", "", "runs are compared only with baselines of their own group", _SPEC),
-    Column("origin", "str", "", "measured, recorded, noted, simulated or published; never drawn alike", _PROV),
+    Column(
+        "origin", "str", "", "measured, recorded, noted, simulated or published; never drawn alike", f"{_PROV}, {_SPEC}"
+    ),
     Column("source", "str", "", "where the figures come from", _PROV),
     Column("recorded_at", "str", "ISO 8601", "when the run was made, as precisely as known", _PROV),
     Column("status", "str", "", "pending, running, ok, failed, timed_out, interrupted or skipped", _STATUS),
@@ -53,6 +56,8 @@ RUNS: tuple[Column, ...] = (
     Column("gpu_name", "str", "", "GPU model", _PROV),
     Column("gpu_count", "int", "", "GPUs of the machine", _PROV),
     Column("servers_alive", "int", "", "servers alive on the machine while measuring", _PROV),
+    Column("device", "str", "", "cuda, cpu or another, as the server says", f"{_RESOLVED}, else {_LOG}"),
+    Column("dtype", "str", "", "number format the server computes in", f"{_RESOLVED}, else {_LOG}, else {_SPEC}"),
     Column("tp_size", "int", "", "tensor parallel size", _SPEC),
     Column("dp_size", "int", "", "data parallel size", _SPEC),
     Column("drafter", "str", "", "draft checkpoint", _SPEC),
@@ -64,6 +69,7 @@ RUNS: tuple[Column, ...] = (
     Column("data_mix", "str", "", "what the training data is", _DRAFT),
     Column("recipe", "str", "", "training recipe", _DRAFT),
     Column("seed", "int", "", "training seed", _DRAFT),
+    Column("draft_vocab_size", "int", "tokens", "tokens that the drafter can propose", _DRAFT),
     Column("speculative_algorithm", "str", "", "as asked", _SPEC),
     Column("asked_num_steps", "int", "", "speculative_num_steps as asked", _SPEC),
     Column("asked_eagle_topk", "int", "", "speculative_eagle_topk as asked", _SPEC),
@@ -71,7 +77,7 @@ RUNS: tuple[Column, ...] = (
     Column("num_steps", "int", "", "draft steps the server uses", f"{_LOG}, else {_SPEC} with the server's rewrites"),
     Column("eagle_topk", "int", "", "topk the server uses", f"{_LOG}, else {_SPEC} with the server's rewrites"),
     Column("num_draft_tokens", "int", "", "draft tokens the server uses, root included", f"{_LOG}, else {_SPEC}"),
-    Column("simulated_accept_length", "float", "tokens/step", "forced accept length", _SPEC),
+    Column("simulated_accept_length", "float", "tokens/step", "forced accept length, by setting or environment", _SPEC),
     Column("cuda_graph", "bool", "", "decode steps ran in CUDA graphs", f"{_LOG}, else {_SPEC}"),
     Column("cuda_graph_share", "float", "", "share of decode lines with the graph on", _LOG),
     Column("prompt_set", "str", "", "prompts used", _SPEC),
@@ -98,6 +104,10 @@ RUNS: tuple[Column, ...] = (
     Column("output_tok_per_s_low", "float", "tok/s", "low end where a source gives a range", _REP),
     Column("output_tok_per_s_high", "float", "tok/s", "high end where a source gives a range", _REP),
     Column("decode_tok_per_s", "float", "tok/s", "speed while all slots are busy", f"{_REQ} or {_REP}"),
+    Column("energy_j_per_tok", "float", "J/tok", "energy of the server's GPUs a token, prefills included", _GPU),
+    Column("gpu_power_w", "float", "W", "mean power of the server's GPUs together while measured", _GPU),
+    Column("gpu_sm_clock_mhz", "float", "MHz", "mean clock of the GPUs while measured", _GPU),
+    Column("gpu_peak_memory_bytes", "float", "bytes", "most memory in use on one GPU", "gpu.jsonl"),
     Column("log_median_tok_per_s", "float", "tok/s", "median decode line at the load of most lines, DP summed", _LOG),
     Column("log_client_tok_per_s", "float", "tok/s", "all tokens over all time at that load, DP summed", _LOG),
     Column("max_running_requests", "int", "", "effective limit", f"{_LOG}, else {_SPEC}"),
@@ -126,6 +136,7 @@ REQUESTS: tuple[Column, ...] = (
     Column("ttft_s", "float", "s", "from sending to the first token, by the client", _REQ),
     Column("e2e_latency_s", "float", "s", "by the server", _REQ),
     Column("text_hash", "str", "", "hash of the answer's text", _REQ),
+    Column("output_ids", "list", "", "tokens of the answer, where they were kept", _REQ),
     Column("steps_histogram", "list", "", "verify steps by number of correct drafts, index = drafts", _REQ),
 )
 
@@ -168,6 +179,7 @@ DRAFTERS: tuple[Column, ...] = (
     Column("optimizer_steps", "int", "", "optimizer steps done", _DRAFT),
     Column("epochs", "float", "", "passes over the data", _DRAFT),
     Column("seed", "int", "", "training seed", _DRAFT),
+    Column("draft_vocab_size", "int", "tokens", "tokens that the drafter can propose", _DRAFT),
     Column("data_mix", "str", "", "what the training data is", _DRAFT),
     Column("recipe", "str", "", "training recipe", _DRAFT),
     Column("notes", "str", "", "anything else known", _DRAFT),
@@ -182,12 +194,22 @@ OFFLINE: tuple[Column, ...] = (
     Column("accept_length", "float", "tokens/step", "teacher-forced walk, no server", _DRAFT),
 )
 
+SETTINGS: tuple[Column, ...] = (
+    Column("campaign", "str", "", "campaign folder", "folder name"),
+    Column("run_id", "str", "", "run folder", "folder name"),
+    Column("setting", "str", "", "name of the setting, as SGLang's flags name it", _SPEC),
+    Column("asked", "str", "", "what was asked for; missing where nothing was", _SPEC),
+    Column("used", "str", "", "what the server says it uses", f"{_RESOLVED}, else {_LOG}"),
+    Column("source", "str", "", "where the server says so", "computed"),
+)
+
 TABLES: Mapping[str, tuple[Column, ...]] = {
     "runs": RUNS,
     "requests": REQUESTS,
     "decode_windows": WINDOWS,
     "drafters": DRAFTERS,
     "offline": OFFLINE,
+    "settings": SETTINGS,
 }
 
 

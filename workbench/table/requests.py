@@ -46,9 +46,12 @@ def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
         for name in (*_COUNTS, *_SECONDS)
         if record.get(name) is not None and row[name] is None
     ]
+    row["output_ids"] = ids = _whole_numbers(record.get("output_ids"))
+    if ids is None and record.get("output_ids") is not None:
+        faults.append("output_ids is left out, not a list of whole numbers from 0,")
     key = next((key for key in _HISTOGRAM_KEYS if record.get(key) is not None), None)
     if key is not None:
-        row["steps_histogram"] = histogram = _histogram(record[key])
+        row["steps_histogram"] = histogram = _whole_numbers(record[key])
         if histogram is None:
             faults.append(f"{key} is left out, not a list of whole numbers from 0,")
         elif row["spec_verify_ct"] not in (None, sum(histogram)):
@@ -110,7 +113,7 @@ def decode_speed(rows: Sequence[Mapping[str, object]], concurrency: int | None) 
     return tokens / seconds if seconds > 0 else None
 
 
-def _histogram(value: object) -> list[int] | None:
+def _whole_numbers(value: object) -> list[int] | None:
     if not isinstance(value, list):
         return None
     counts = [_count(item) for item in value]

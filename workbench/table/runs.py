@@ -8,13 +8,17 @@ from collections.abc import Mapping, Sequence
 from workbench.files import as_text
 from workbench.parse.records import RateDefinition, StartupFacts
 from workbench.sglang_rules import effective_shape
-from workbench.spec import Drafter, LoadWindow, Range, ReportedFigures
+from workbench.spec import Drafter, LoadWindow, Origin, Range, ReportedFigures, RunSpec
 from workbench.store import RunFolder
 from workbench.table.logs import LogSummary
 from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length
+from workbench.table.settings import used_settings
 
 Row = dict[str, object]
 _LEAST_ACCEPT = 0.9
+# SGLang renamed the variable at 0.5.3.
+_SIMULATED_BY = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
+_SIMULATED = "(simulated)"
 
 
 def run_row(
@@ -25,13 +29,14 @@ def run_row(
     log: LogSummary | None,
     log_row: Mapping[str, object],
     accept_length_counters: float | None,
+    gpu: Mapping[str, object],
 ) -> tuple[Row, list[str]]:
     """One row of the runs table, and which of its figures cannot be and are left out.
 
-    ``log_row`` holds the figures of this run's own decode windows.
+    ``log_row`` holds the figures of this run's own decode windows, ``gpu`` those of its GPU samples.
     """
     facts = log.facts if log is not None else StartupFacts()
-    row: Row = {**_asked(run), **_training(drafter), **log_row}
+    row: Row = {**_asked(run), **_training(drafter), **log_row, **gpu}
     row |= _server(run, facts, row)
     row |= _measured(run, requests)
     row["accept_length_counters"] = accept_length_counters
@@ -66,15 +71,17 @@ def _take_out_impossible(row: Row) -> list[str]:
 
 def _asked(run: RunFolder) -> Row:
     spec, provenance, workload, server = run.spec, run.provenance, run.spec.workload, run.spec.server
-    decode = spec.spec_decode
+    decode, forced = spec.spec_decode, _forced_length(run.spec)
+    # What measures cannot know that it simulates: whoever set the acceptance knows.
+    origin = Origin.SIMULATED if forced is not None else provenance.origin
     return {
         "campaign": as_text(run.path.parent.name),
         "run_id": spec.run_id,
         "server_id": spec.server_id,
-        "label": spec.label or spec.run_id,
+        "label": _label(spec, origin),
         "role": spec.role,
         "baseline_group": spec.baseline_group,
-        "origin": provenance.origin.value,
+        "origin": origin.value,
         "source": provenance.source,
         "recorded_at": provenance.recorded_at,
         "status": run.status.status.value,
@@ -93,13 +100,28 @@ def _asked(run: RunFolder) -> Row:
         "asked_num_steps": decode.speculative_num_steps if decode else None,
         "asked_eagle_topk": decode.speculative_eagle_topk if decode else None,
         "asked_num_draft_tokens": decode.speculative_num_draft_tokens if decode else None,
-        "simulated_accept_length": decode.simulated_accept_length if decode else None,
+        "simulated_accept_length": forced,
         "prompt_set": workload.prompt_set,
         "temperature": workload.temperature,
         "max_new_tokens": workload.max_new_tokens,
         "ignore_eos": workload.ignore_eos,
         "max_concurrency": workload.max_concurrency,
     }
+
+
+def _forced_length(spec: RunSpec) -> float | None:
+    """The accept length that the server was told to pretend, by the campaign's setting or in its environment."""
+    if spec.spec_decode is None:
+        return None
+    texts = [spec.server.env.get(name) for name in _SIMULATED_BY]
+    named = [float(text) for text in texts if text and text.replace(".", "", 1).isdecimal()]
+    return spec.spec_decode.simulated_accept_length or next((length for length in named if length > 0), None)
+
+
+def _label(spec: RunSpec, origin: Origin) -> str:
+    """The run's short name, in which simulated acceptance is always said: it stands in tables, figures, sentences."""
+    name = spec.label or spec.run_id
+    return f"{name} {_SIMULATED}" if origin is Origin.SIMULATED and _SIMULATED not in name else name
 
 
 def _training(drafter: Drafter | None) -> Row:
@@ -114,17 +136,22 @@ def _training(drafter: Drafter | None) -> Row:
         "data_mix": drafter.data_mix,
         "recipe": drafter.recipe,
         "seed": drafter.seed,
+        "draft_vocab_size": drafter.draft_vocab_size,
     }
 
 
 def _server(run: RunFolder, facts: StartupFacts, row: Row) -> Row:
     """What the server used: the log's word first, else the asked values with the server's own rewrites."""
     server, decode = run.spec.server, run.spec.spec_decode
+    said = used_settings(run.resolved, facts)
+    stated = said[0] if said is not None else {}
     used: Row = {
+        "device": _word(stated.get("device")),
+        "dtype": _word(stated.get("dtype"), unless="auto") or run.spec.target.dtype,
         "max_running_requests": facts.max_running_requests or server.max_running_requests,
         "max_total_num_tokens": facts.max_total_num_tokens,
     }
-    if facts.server_args.get("device") == "cpu":
+    if used["device"] == "cpu":
         # There are no CUDA graphs to be on or off.
         used["cuda_graph"] = used["cuda_graph_share"] = None
     elif row.get("cuda_graph") is None:
@@ -143,6 +170,10 @@ def _server(run: RunFolder, facts: StartupFacts, row: Row) -> Row:
     used["eagle_topk"] = facts.eagle_topk or shape.eagle_topk
     used["num_draft_tokens"] = facts.draft_tokens_effective or shape.num_draft_tokens
     return used
+
+
+def _word(value: object, unless: str = "") -> str | None:
+    return value if isinstance(value, str) and value not in ("", unless) else None
 
 
 def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:

@@ -147,6 +147,9 @@ class WindowsBuilder:
         # Without any other line the engine lines of vLLM are those of a plain server.
         table = frame(WINDOWS, self._spoken_once() or self._plain_rows)
         table["campaign"], table["run_id"], table["server_id"] = campaign, "", server_id
+        if facts.server_args.get("device") == "cpu":
+            # There are no CUDA graphs to be on or off, though the lines have a word for it.
+            table["cuda_graph"] = pd.Series(pd.NA, index=table.index, dtype="boolean")
         # vLLM prints by the clock, so its lines do not tell how many tokens they stand for: those stay missing.
         interval = log_interval(facts) * table["window_tokens"]
         # A whole line without an accept length is a plain one: every step gives one token a request.

@@ -11,7 +11,8 @@ from workbench.analysis.answers.break_even import (
     graphs_off,
     shared_level,
 )
-from workbench.analysis.answers.common import at_lowest, break_even_span, real_runs
+from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, step_time
+from workbench.analysis.answers.common import all_on_cpu, at_lowest, break_even_span, real_runs
 from workbench.analysis.answers.drafters import (
     accepts_nothing,
     offline_against_served,
@@ -38,6 +39,7 @@ __all__ = [
     "Level",
     "Missing",
     "accepts_nothing",
+    "all_on_cpu",
     "at_lowest",
     "best_shape",
     "bounded",
@@ -48,17 +50,21 @@ __all__ = [
     "curve_name",
     "curve_notes",
     "curve_sentence",
+    "drift",
+    "energy",
     "fixed_cost",
     "forced_break_even",
     "graphs_off",
     "joined",
     "keep",
+    "lossless",
     "missing_sentence",
     "never_measured",
     "next_run",
     "next_training",
     "offline_against_served",
     "offline_agrees",
+    "on_cpu",
     "other_curves",
     "pays",
     "queued",
@@ -67,6 +73,7 @@ __all__ = [
     "same_data",
     "same_points",
     "shared_level",
+    "step_time",
     "timing_noise",
     "training_sizes",
     "undecided",

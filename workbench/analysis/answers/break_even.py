@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.analysis.answers.common import (
+    all_on_cpu,
     at_lowest,
     break_even_span,
     draft_tokens,
@@ -38,9 +39,10 @@ class Level:
 def shared_level(costs: pd.DataFrame) -> Level | None:
     """The break-even of all numbers of steps, where at least `MIN_STEP_COUNTS` were measured and lie near each other.
 
-    At the lowest concurrency, and only where the runs do not differ in CUDA graphs.
+    At the lowest concurrency, and only where the runs do not differ in CUDA graphs. Runs with simulated acceptance
+    count: what a step costs does not depend on what it accepts.
     """
-    known = at_lowest(real_runs(costs)).dropna(subset=["break_even", "num_steps"])
+    known = at_lowest(costs.dropna(subset=["break_even"])).dropna(subset=["num_steps"])
     best = known.sort_values("break_even_low", kind="stable").drop_duplicates("num_steps")
     values = best["break_even_low"]
     if len(best) < MIN_STEP_COUNTS or len(known["cuda_graph"].dropna().unique()) > 1 or not near(values):
@@ -52,18 +54,23 @@ def shared_level(costs: pd.DataFrame) -> Level | None:
 def break_even(costs: pd.DataFrame) -> str | None:
     """Break-even accept length by steps, or by draft tokens and CUDA graphs, beside the best accept length measured.
 
-    At the lowest concurrency measured; the others follow as ranges.
+    At the lowest concurrency measured; the others follow as ranges. What a step costs is also told by runs with
+    simulated acceptance, which are counted; the accept length is never theirs.
     """
-    known = real_runs(costs).dropna(subset=["break_even"])
-    if known.empty:
+    real = real_runs(costs).dropna(subset=["break_even"])
+    if real.empty:
         return None
+    known = costs.dropna(subset=["break_even"])
     single = at_lowest(known)
     others = [
         f"{break_even_span(group)} at {concurrency}"
         for concurrency, group in known[~known.index.isin(single.index)].groupby("max_concurrency")
     ]
     more = f"; at higher concurrency {', '.join(others)}" if others else ""
-    return f"Break-even accept length is {_where(single)}{more}. The best accept length measured is {_reached(single)}."
+    forced = len(known) - len(real)
+    among = f" ({forced} of {count(len(known), 'run')} with simulated acceptance)" if forced else ""
+    best = _reached(at_lowest(real))
+    return f"Break-even accept length is {_where(single)}{more}{among}. The best accept length measured is {best}."
 
 
 def _where(single: pd.DataFrame) -> str:
@@ -94,6 +101,8 @@ def _by_graphs(known: pd.DataFrame) -> list[str]:
 
 def _graphs(group: pd.DataFrame) -> str:
     unknown = int(group["cuda_graph"].isna().sum())
+    if all_on_cpu(group):
+        return ""
     if unknown == len(group):
         return " (CUDA graphs not stated)"
     if not unknown:
@@ -118,7 +127,7 @@ def forced_break_even(costs: pd.DataFrame) -> str | None:
     levels = [f"{break_even_span(group)} at {level}" for level, group in forced.groupby("max_concurrency")]
     levels[0] = levels[0].replace(" at ", " at concurrency ")
     return (
-        "Runs with a forced accept length tell what a cycle costs: by the clients' speeds a drafter would break even "
+        "Runs with simulated acceptance tell what a cycle costs: by the clients' speeds a drafter would break even "
         f"at an accept length of {one_of(levels)}."
     )
 
@@ -127,7 +136,7 @@ def fixed_cost(costs: pd.DataFrame) -> str | None:
     """What to do where a verify cycle costs the same whatever the number of steps, and nothing wins."""
     level = shared_level(costs)
     single = at_lowest(real_runs(costs))
-    if level is None or (single["speedup"] >= 1).any():
+    if level is None or (single["speedup"] >= 1).any() or single["accept_length_high"].isna().all():
         return None
     cycles, plain = level.runs["t_cycle_ms_low"], level.runs["t_base_ms"]
     reached = single["accept_length_high"].max()

@@ -18,6 +18,11 @@ def real_runs(costs: pd.DataFrame) -> pd.DataFrame:
     return costs[costs["origin"] != "simulated"]
 
 
+def all_on_cpu(rows: pd.DataFrame) -> bool:
+    """Whether every row was served by a CPU, where there are no CUDA graphs to speak of."""
+    return len(rows) > 0 and bool((rows["device"] == "cpu").fillna(False).all())
+
+
 def at_lowest(costs: pd.DataFrame) -> pd.DataFrame:
     """The rows at the lowest concurrency that is stated, and those that do not state theirs."""
     lowest: pd.Series = (costs["max_concurrency"] == costs["max_concurrency"].min()).fillna(True).astype(bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from workbench.analysis.answers.common import real_runs, run_name
@@ -28,6 +29,8 @@ def pays(speedups: pd.DataFrame) -> str:
     lost = int((real["verdict"] == "loss").sum())
     head = f"Do not enable speculation here: {beaten}" if lost > len(real) / 2 else capital(beaten)
     sure = f"; {lost} of {count(len(real), 'run')} {'loses' if lost == 1 else 'lose'} beyond noise" if lost else ""
+    if (real["verdict"] == "noise").all() and real["method"].str.contains("bootstrap").all():
+        sure = ", within noise" if len(real) == 1 else "; no run differs from it beyond noise"
     best = most(real, "speedup")
     is_single = not interval_words(best) and str(best["method"] or "").startswith("one figure")
     return f"{head}. {capital(_best(real))}{' (one figure an arm)' if is_single else ''}{sure}."
@@ -56,9 +59,11 @@ def interval_words(row: Row) -> str:
 
 def bounded(speedups: pd.DataFrame) -> pd.DataFrame:
     """The same rows without the intervals that say nothing, which would fill a figure."""
-    says_nothing = speedups["method"].str.contains("bootstrap").fillna(False).astype(bool)
-    says_nothing &= speedups["high"] > UNBOUNDED * speedups["low"]
-    return speedups.assign(low=speedups["low"].mask(says_nothing), high=speedups["high"].mask(says_nothing))
+    low, high = speedups["low"].astype("float64"), speedups["high"].astype("float64")
+    method = speedups["method"] if "method" in speedups else pd.Series("bootstrap", index=speedups.index, dtype="str")
+    resampled = method.str.contains("bootstrap").fillna(False).astype(bool)
+    says_nothing = (resampled & (high > UNBOUNDED * low)) | ~np.isfinite(low) | ~np.isfinite(high)
+    return speedups.assign(low=low.mask(says_nothing), high=high.mask(says_nothing))
 
 
 def _at_concurrency(rows: pd.DataFrame, word: str) -> str:
@@ -73,11 +78,14 @@ def _only_simulated(speedups: pd.DataFrame) -> str:
     forced = speedups[(speedups["origin"] == "simulated") & speedups["speedup"].notna()]
     if forced.empty:
         return "no sound speculative run has a speed beside a baseline's"
-    said = one_of(
-        times(row["speedup"]) + ("" if row["max_concurrency"] is None else f" at concurrency {row['max_concurrency']}")
-        for row in records(forced.sort_values("max_concurrency"))
-    )
-    return f"the only sound speculative runs have their accept length forced ({said})"
+    known = forced.groupby(forced["max_concurrency"].astype("object").fillna(""))["speedup"]
+    levels = one_of(_times_span(same) + (f" at concurrency {level}" if level != "" else "") for level, same in known)
+    return f"the acceptance of every sound speculative run is simulated ({levels})"
+
+
+def _times_span(values: pd.Series) -> str:
+    first, last = times(values.min()), times(values.max())
+    return first if first == last else f"{first} to {last}"
 
 
 def by_concurrency(speedups: pd.DataFrame) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.analysis.answers.common import at_lowest, real_runs
+from workbench.analysis.answers.common import all_on_cpu, at_lowest, real_runs
 from workbench.analysis.frames import least
 from workbench.analysis.wording import count, few, span, speed_span
 
@@ -16,7 +16,8 @@ class Missing:
     """A drafter at a shape: ``accept_length`` is what it reached at ``from_tokens``, break-even is that of the shape.
 
     ``unstated`` are the speeds of the drafter's runs with graphs on that do not state their draft tokens: one of them
-    may be this run.
+    may be this run. ``by_simulation`` says that only runs with simulated acceptance tell the break-even,
+    ``has_graphs`` that CUDA graphs can be on or off at all.
     """
 
     drafter: str
@@ -29,6 +30,8 @@ class Missing:
     from_baseline: str
     to_baseline: str
     unstated: tuple[float, ...] = ()
+    by_simulation: bool = False
+    has_graphs: bool = True
 
     @property
     def gain(self) -> float:
@@ -45,11 +48,13 @@ class Missing:
 def never_measured(costs: pd.DataFrame) -> Missing | None:
     """The unmade run with the best expected gain: a drafter's known accept length above a shape's known break-even.
 
-    A shape counts when its break-even was measured with graphs on (or not stated); the drafter's accept length is
-    taken from its own run with the nearest number of draft tokens. At the lowest concurrency.
+    A shape counts when its break-even was measured with graphs on (or not stated), also under simulated acceptance; the
+    drafter's accept length is taken from its own run with the nearest number of draft tokens. At the lowest
+    concurrency, and only where more is to be expected than the drafter has reached.
     """
-    real = at_lowest(real_runs(costs)).dropna(subset=["drafter"])
-    shapes = real[_maybe_on(real) & real["break_even"].notna()].dropna(subset=["num_draft_tokens"])
+    lowest = at_lowest(costs)
+    real = real_runs(lowest).dropna(subset=["drafter"])
+    shapes = lowest[_maybe_on(lowest) & lowest["break_even"].notna()].dropna(subset=["num_draft_tokens"])
     reached = real.dropna(subset=["num_draft_tokens", "accept_length"])
     found = [
         missing
@@ -69,7 +74,7 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
     low, high = float(shape["break_even_low"].min()), float(shape["break_even_high"].max())
     if not nearest["accept_length"] > high:
         return None
-    return Missing(
+    missing = Missing(
         drafter=drafter,
         accept_length=float(nearest["accept_length"]),
         from_tokens=int(nearest["num_draft_tokens"]),
@@ -80,7 +85,10 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
         from_baseline=few(sorted(map(str, shape["baseline_group"].dropna().unique()))),
         to_baseline=str(nearest["baseline_group"]),
         unstated=tuple(made.loc[made["num_draft_tokens"].isna(), "tok_per_s"].dropna().astype(float)),
+        by_simulation=bool((shape["origin"] == "simulated").all()),
+        has_graphs=not all_on_cpu(real),
     )
+    return None if missing.gain <= own["speedup"].max() else missing
 
 
 def _maybe_on(rows: pd.DataFrame) -> pd.Series:
@@ -91,9 +99,13 @@ def _maybe_on(rows: pd.DataFrame) -> pd.Series:
 def next_run(missing: Missing) -> str:
     """The run to make next, in one short sentence."""
     return (
-        f"The run to make next: {missing.drafter} at {missing.shape} with CUDA graphs on, about "
+        f"The run to make next: {missing.drafter} at {missing.shape}{_graphs_on(missing)}, about "
         f"{missing.gain:.1f}x expected."
     )
+
+
+def _graphs_on(missing: Missing) -> str:
+    return " with CUDA graphs on" if missing.has_graphs else ""
 
 
 def missing_sentence(missing: Missing) -> str:
@@ -109,10 +121,12 @@ def missing_sentence(missing: Missing) -> str:
         speeds = f"{speed_span(missing.unstated)} tok/s"
         states = "does" if len(missing.unstated) == 1 else "do"
         unstated = f" ({count(len(missing.unstated), 'run')} at {speeds} {states} not state the draft tokens)"
+    from_graphs = f" with graphs {missing.from_graphs}" if missing.has_graphs else ""
+    forced = " by runs with simulated acceptance" if missing.by_simulation else ""
     reached = f"{missing.accept_length:.1f} at {count(missing.from_tokens, 'draft token')}"
     return (
-        f"Measure {missing.drafter} at {missing.shape} with CUDA graphs on before collecting more training data: it "
-        f"was never measured{unstated}. It reached {reached} with graphs {missing.from_graphs}, "
-        f"and break-even at {missing.tokens} was "
-        f"{span(missing.break_even_low, missing.break_even_high)}, so about {missing.gain:.1f}x is expected{carried}."
+        f"Measure {missing.drafter} at {missing.shape}{_graphs_on(missing)} before collecting more training data: it "
+        f"was never measured{unstated}. It reached {reached}{from_graphs}, and break-even at "
+        f"{missing.tokens} was {span(missing.break_even_low, missing.break_even_high)}{forced}, so about "
+        f"{missing.gain:.1f}x is expected{carried}."
     )

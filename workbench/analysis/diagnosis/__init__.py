@@ -70,11 +70,23 @@ RULES: tuple[Rule, ...] = (
     rules_server.vllm_log,
     rules_pays.no_baseline,
 )
+# What they say of the drafter and of its gain means nothing under simulated acceptance.
+_JUDGE_ACCEPTANCE = {
+    rules_drafter.nothing_accepted,
+    rules_drafter.wasted_width,
+    rules_drafter.low_accept_length,
+    rules_drafter.decays_with_context,
+    rules_pays.does_it_pay,
+}
 _PLACES = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.SUSPECTED: 2}
 
 
 def diagnose(
-    log: LogSummary, *, baseline: LogSummary | None = None, draft_checks: Sequence[CheckResult] | None = None
+    log: LogSummary,
+    *,
+    baseline: LogSummary | None = None,
+    draft_checks: Sequence[CheckResult] | None = None,
+    simulated_length: float | None = None,
 ) -> Diagnosis:
     """The diagnosis of one server log.
 
@@ -86,9 +98,14 @@ def diagnose(
         The log of the same server without speculation, under the same load.
     draft_checks
         What `workbench.preflight` found in the draft checkpoint; ``None`` when it was not checked.
+    simulated_length
+        The accept length that the server was told to pretend; logs do not tell.
     """
-    case = Case(Reading(log), None if baseline is None else Reading(baseline), findings_of_checks(draft_checks or ()))
-    by_rule = [finding for rule in RULES for finding in rule(case)]
+    base = None if baseline is None else Reading(baseline)
+    case = Case(Reading(log), base, findings_of_checks(draft_checks or ()), simulated_length)
+    simulated = simulated_length is not None or case.simulation is not None
+    rules = [rule for rule in RULES if not (simulated and rule in _JUDGE_ACCEPTANCE)]
+    by_rule = [finding for rule in rules for finding in rule(case)]
     findings = tuple(sorted(by_rule, key=lambda finding: (not finding.is_fault, _PLACES[finding.certainty])))
     return Diagnosis(
         verdict=verdict_of(case, by_rule, shown=findings),

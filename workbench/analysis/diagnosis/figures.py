@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import count, load
-from workbench.analysis.wording import number
+from workbench.analysis.diagnosis.words import load
+from workbench.analysis.wording import count, number
 from workbench.parse.records import EventKind, RateDefinition
 
 _COLUMNS = ("name", "value", "text", "unit", "source")

@@ -187,11 +187,21 @@ def _by_level(values: pd.Series) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is being diagnosed. ``draft_findings`` come from the checks of a draft checkpoint."""
+    """What is being diagnosed.
+
+    ``draft_findings`` come from the checks of a draft checkpoint. ``simulated_length`` is the accept length that the
+    server was told to pretend, as far as whoever started it says.
+    """
 
     log: Reading
     baseline: Reading | None = None
     draft_findings: tuple[Finding, ...] = ()
+    simulated_length: float | None = None
+
+    @cached_property
+    def simulation(self) -> LogEvent | None:
+        """The line that shows that acceptance is simulated: only where the log happens to print the environment."""
+        return next((event for event in self.log.log.events if "SIMULATE_ACC_LEN" in event.text), None)
 
     @cached_property
     def is_pair(self) -> bool:

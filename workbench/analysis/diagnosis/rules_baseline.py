@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, count, shell_word
+from workbench.analysis.diagnosis.words import at_line, shell_word
+from workbench.analysis.wording import count
 
 # Settings that bear on speed and have to be the same in both arms; the attention backend has a rule of its own.
 _SAME = (

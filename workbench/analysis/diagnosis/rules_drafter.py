@@ -9,8 +9,8 @@ import pandas as pd
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, count
-from workbench.analysis.wording import one_of
+from workbench.analysis.diagnosis.words import at_line
+from workbench.analysis.wording import count, one_of
 from workbench.parse.records import RateDefinition
 
 PUBLISHED = "2.3 to 3.5"  # accept lengths at 3 steps that published EAGLE-3 drafters reach

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, count
-from workbench.analysis.wording import one_of
+from workbench.analysis.diagnosis.words import at_line
+from workbench.analysis.wording import count, one_of
 from workbench.parse.records import EventKind
 from workbench.sglang_rules.versions import at_least
 

@@ -8,8 +8,8 @@ from workbench.analysis.diagnosis.baseline_command import baseline_command
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.speeds import LevelSpeed
-from workbench.analysis.diagnosis.words import at_loads, count
-from workbench.analysis.wording import number, one_of
+from workbench.analysis.diagnosis.words import at_loads
+from workbench.analysis.wording import count, number, one_of
 
 
 def does_it_pay(case: Case) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from workbench.analysis.diagnosis.causes import CAUSES, FATAL, Cause
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, count, quoted
-from workbench.analysis.wording import one_of
+from workbench.analysis.diagnosis.words import at_line, quoted
+from workbench.analysis.wording import count, one_of
 from workbench.parse.records import EventKind, LogEvent, LogKind
 
 

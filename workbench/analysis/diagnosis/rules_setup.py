@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case
-from workbench.analysis.diagnosis.words import at_line, count
+from workbench.analysis.diagnosis.words import at_line
+from workbench.analysis.wording import count
 
 _EAGLE3_SWITCH = "--speculative-algorithm EAGLE3"
 UNDER_WRONG_FLAG = 1.3  # accept length beyond what an EAGLE-3 drafter reaches under EAGLE (1.00 to 1.02 seen)
@@ -106,20 +107,21 @@ def dummy_weights(case: Case) -> Iterator[Finding]:
 
 
 def simulated_acceptance(case: Case) -> Iterator[Finding]:
-    """Forced acceptance shows only where the log happens to print the environment."""
-    for event in case.log.log.events:
-        if "SIMULATE_ACC_LEN" in event.text:
-            yield Finding(
-                "simulated_acceptance",
-                "Acceptance is simulated (SGLANG_SIMULATE_ACC_LEN)",
-                Certainty.CERTAIN,
-                (at_line(event.line, event.text),),
-                "use this log for the cost of a step only; unset SGLANG_SIMULATE_ACC_LEN to judge the drafter",
-                is_fault=False,
-                headline="Acceptance is simulated (SGLANG_SIMULATE_ACC_LEN): this log shows what a step costs, not "
-                "what the drafter is worth",
-            )
-            return
+    """Acceptance that is forced says nothing of the drafter."""
+    line, length = case.simulation, case.simulated_length
+    if line is None and length is None:
+        return
+    evidence = at_line(line.line, line.text) if line is not None else f"started with an accept length of {length:g}"
+    yield Finding(
+        "simulated_acceptance",
+        "Acceptance is simulated (SGLANG_SIMULATE_ACC_LEN)",
+        Certainty.CERTAIN,
+        (evidence,),
+        "use this log for the cost of a step only; unset SGLANG_SIMULATE_ACC_LEN to judge the drafter",
+        is_fault=False,
+        headline="Acceptance is simulated (SGLANG_SIMULATE_ACC_LEN): this log shows what a step costs, not "
+        "what the drafter is worth",
+    )
 
 
 def lossy_acceptance(case: Case) -> Iterator[Finding]:

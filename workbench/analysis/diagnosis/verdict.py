@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_loads, count
-from workbench.analysis.wording import number, one_of
+from workbench.analysis.diagnosis.words import at_loads
+from workbench.analysis.wording import count, number, one_of
 
 # Findings that answer the question rather than name a fault: without other faults the verdict says so first.
 _ANSWERS = {"does_it_pay", "no_baseline"}

@@ -12,11 +12,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u206
 EVIDENCE_CHARACTERS = 200
 
 
-def count(amount: int, noun: str) -> str:
-    """``1 decode line``, ``2 decode lines``."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
-
-
 def load(level: int, ranks: int = 1) -> str:
     """``8``, and ``4 ranks x 8`` where each of several data parallel ranks runs as many."""
     return f"{level:,}" if ranks <= 1 else f"{ranks:,} ranks x {level:,}"

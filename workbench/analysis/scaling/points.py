@@ -34,7 +34,7 @@ _OWN = {
     "fit_note": "str",
 }
 
-_SHARED = (*_KEYS, *_TRAINING, "label", "machine", "max_concurrency")
+_SHARED = (*_KEYS, *_TRAINING, "draft_vocab_size", "label", "machine", "max_concurrency")
 
 RunKey = tuple[str, str]  # campaign, run_id
 PromptSums = Mapping[RunKey, pd.DataFrame]  # tokens and steps by prompt

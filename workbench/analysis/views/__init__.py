@@ -7,9 +7,12 @@ from workbench.analysis.views.checks import (
     log_speeds_view,
     longest_log,
     losslessness_view,
+    resolved_view,
+    resolved_words,
     sources_view,
 )
 from workbench.analysis.views.compare import best_by_shape, compare_view, published_view
+from workbench.analysis.views.costs import energy_view, step_time_view
 from workbench.analysis.views.drafts import (
     accept_lengths_view,
     curves_view,
@@ -32,6 +35,7 @@ __all__ = [
     "curves_view",
     "drafters_view",
     "drift_view",
+    "energy_view",
     "fairness_view",
     "labelled",
     "log_speeds",
@@ -43,8 +47,11 @@ __all__ = [
     "points_view",
     "published_view",
     "required_acceptance_view",
+    "resolved_view",
+    "resolved_words",
     "runs_view",
     "shorter_chains_view",
     "sources_view",
     "speedups_view",
+    "step_time_view",
 ]

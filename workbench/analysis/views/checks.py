@@ -5,11 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from workbench.analysis.acceptance import sources_df
-from workbench.analysis.frames import records
+from workbench.analysis.fairness import resolved_df
+from workbench.analysis.frames import Row, records
 from workbench.analysis.log_speed import MIN_WINDOWS
 from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
 from workbench.analysis.views.texts import renamed, share, texts
-from workbench.analysis.wording import few
+from workbench.analysis.wording import count, few
 from workbench.table import LogSummary, Tables
 
 _LOG_SPEEDS = {
@@ -23,13 +24,30 @@ _LOG_SPEEDS = {
 }
 
 
-def fairness_view(runs: pd.DataFrame) -> pd.DataFrame:
+def fairness_view(tables: Tables) -> pd.DataFrame:
     """Settings in which runs and their baselines differ, one row a difference; those that matter first."""
-    found = fairness_df(runs).sort_values("matters", ascending=False, kind="stable")
+    found = fairness_df(tables.runs, tables.settings).sort_values("matters", ascending=False, kind="stable")
     by = ["setting", "speculative", "baseline", "matters", "why"]
     grouped = found.groupby(by, sort=False, dropna=False)["label"]
     labels = grouped.apply(lambda same: few(dict.fromkeys(map(str, same)), 3)).reset_index(name="label")
     return renamed(labels, {**{name: name for name in by}, "label": "runs"})
+
+
+def resolved_view(tables: Tables) -> pd.DataFrame:
+    """What was asked of servers and what they say they use instead, one row a difference."""
+    found = resolved_df(tables.runs, tables.settings)
+    grouped = found.groupby(["setting", "asked", "used"], sort=False)["label"]
+    labels = grouped.apply(lambda same: few(dict.fromkeys(map(str, same)), 3)).reset_index(name="label")
+    return renamed(labels, {"setting": "setting", "asked": "asked", "used": "used", "label": "runs"})
+
+
+def resolved_words(tables: Tables) -> str:
+    """How many settings were compared, for where none of them differs."""
+    stated = tables.settings.dropna(subset=["asked", "used"])
+    if stated.empty:
+        return "No run kept what its server says it uses: whether it took what was asked is not known."
+    runs = len(stated.drop_duplicates(["campaign", "run_id"]))
+    return f"{count(len(stated), 'setting')} of {count(runs, 'run')}: the servers use what was asked."
 
 
 def sources_view(runs: pd.DataFrame) -> pd.DataFrame:
@@ -44,6 +62,7 @@ def sources_view(runs: pd.DataFrame) -> pd.DataFrame:
         "accept_length_counters": "counters",
         "max_difference": "largest difference",
         "flagged": "over 3 %",
+        "reason": "why",
     }
     prompts = runs[["campaign", "run_id", "prompt_set"]].drop_duplicates(["campaign", "run_id"])
     shown = sources[sources[columns].notna().sum(axis=1) > 1].merge(prompts, on=["campaign", "run_id"], how="left")
@@ -54,7 +73,7 @@ def sources_view(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def drift_view(tables: Tables) -> pd.DataFrame:
-    """Every pass of every baseline that was measured more than once, relative to the first."""
+    """Every pass of every baseline that was measured more than once, in time, relative to the first."""
     drift = drift_df(tables.runs, tables.requests)
     same = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos"]
     again = drift[drift.groupby(same, dropna=False)["tok_per_s"].transform("size") > 1]
@@ -71,20 +90,32 @@ def drift_view(tables: Tables) -> pd.DataFrame:
 
 
 def losslessness_view(tables: Tables) -> pd.DataFrame:
-    """Prompts with the baseline's text, by run, beside the same of two plain passes."""
+    """Prompts with the baseline's answer, by run, beside the same of two plain passes, and what follows."""
     shown = losslessness_df(tables.requests, tables.runs)
     rows = records(shown)
     shown = shown.assign(
         same=texts([share(row["num_same"], row["num_prompts"]) for row in rows], shown.index),
         control=texts([share(row["control_same"], row["control_prompts"]) for row in rows], shown.index),
+        first=texts([_divergence(row) for row in rows], shown.index),
     )
     names = {
         "label": "run",
         "prompt_set": "prompts",
-        "same": "same text as the baseline",
-        "control": "same text in two plain passes",
+        "same": "same as the baseline",
+        "control": "same in two plain passes",
+        "compared": "compared by",
+        "first": "first divergence",
+        "verdict": "verdict",
     }
     return renamed(shown[shown["num_prompts"].notna()], names)
+
+
+def _divergence(row: Row) -> str | None:
+    """Where the first divergence is: ``prompt 3, token 17`` (of the answer, from 0)."""
+    if row["first_prompt"] is None:
+        return None
+    where = f"prompt {row['first_prompt']}"
+    return where if row["first_position"] is None else f"{where}, token {row['first_position']}"
 
 
 def log_speeds(tables: Tables) -> pd.DataFrame:

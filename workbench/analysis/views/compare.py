@@ -25,11 +25,12 @@ def best_by_shape(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
 
 def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
     """One row a campaign: target, machine, runs, the best run beside its baseline, break-even at that load."""
-    sound = real_runs(sound_rows(costs, tables))
+    sound = sound_rows(costs, tables)
     rows = []
     for name, info in tables.campaigns.items():
         own = at_lowest(sound[sound["campaign"] == name])
-        best = most(own, "speedup") if own["speedup"].notna().any() else None
+        real = real_runs(own)
+        best = most(real, "speedup") if real["speedup"].notna().any() else None
         figures = headline(own)
         rows.append(
             {

@@ -159,6 +159,7 @@ def drafters_view(drafters: pd.DataFrame) -> pd.DataFrame:
         "optimizer_steps": "optimizer steps",
         "epochs": "epochs",
         "seed": "seed",
+        "draft_vocab_size": "draft vocabulary",
         "recipe": "recipe",
         "data_mix": "data",
         "notes": "notes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.answers import bounded
+from workbench.analysis.answers import all_on_cpu, bounded
 from workbench.analysis.frames import Row, records
 from workbench.analysis.views.texts import on_off, renamed, spans, texts
 
@@ -69,7 +69,12 @@ def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
         "origin": "origin",
         "status": "status",
     }
-    return renamed(shown, names)
+    return renamed(shown, _without_graphs(names, runs))
+
+
+def _without_graphs(names: dict[str, str], rows: pd.DataFrame) -> dict[str, str]:
+    """The columns to show: on CPUs there are no CUDA graphs."""
+    return {name: shown for name, shown in names.items() if name != "graphs" or not all_on_cpu(rows)}
 
 
 def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
@@ -97,14 +102,19 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
     }
     if costs["reason"].notna().any():
         names["reason"] = "what is missing"
-    return renamed(shown, names)
+    return renamed(shown, _without_graphs(names, costs))
 
 
 def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
     """Speedups with their intervals and verdicts, and what they stand on, best first."""
     ordered = speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last")
     by = [_judged_by(row) for row in records(ordered)]
-    shown = ordered.assign(ends=spans(bounded(ordered), "low", "high"), by=texts(by, ordered.index))
+    shown = ordered.assign(
+        ends=spans(bounded(ordered), "low", "high"),
+        by=texts(by, ordered.index),
+        # A win of acceptance that was made up is none.
+        verdict=ordered["verdict"].mask(ordered["origin"] == "simulated", "simulated"),
+    )
     names = {
         "label": "run",
         "prompt_set": "prompts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,10 @@ class Gpus:
     def memory_used_bytes(self, gpu: int) -> int | None:
         memory = self._ask(lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu)))
         return None if memory is None else int(memory.used)
+
+    def memory_total_bytes(self, gpu: int) -> int | None:
+        memory = self._ask(lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu)))
+        return None if memory is None else int(memory.total)
 
     def holders(self, gpu: int) -> tuple[int, ...]:
         """Ids of the processes that compute on a GPU."""
@@ -89,3 +94,18 @@ def open_gpus() -> Iterator[Gpus | None]:
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def usable_gpus(found: Gpus | None, total: int | None = None) -> tuple[int, ...]:
+    """Numbers of the GPUs that may be used: all, or those of ``CUDA_VISIBLE_DEVICES``, the first ``total`` of them."""
+    stated = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if stated is None:
+        count = found.count if found is not None else total or 0
+        return tuple(range(count))[:total]
+    numbers: list[int] = []
+    for name in (part.strip() for part in stated.split(",")):
+        number = int(name) if name.isdigit() else found.number_of(name) if found is not None and name else None
+        if number is None:
+            break  # as CUDA does: the rest of the list is not visible
+        numbers.append(number)
+    return tuple(dict.fromkeys(numbers))[:total]

@@ -1,0 +1,351 @@
+"""Campaigns on real servers: the scripted one in the place of the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_campaigns import PROMPTS, RUNS, environment, of_case, run_folder, starts, states, status, write_project
+
+from workbench import measure, recording
+from workbench.errors import InputError, RunFolderError, SpecError
+from workbench.recording import Ended, alone
+from workbench.spec import RunState
+from workbench.store import read_campaign, read_requests, read_run
+from workbench.sweep import find_campaign
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = write_project(tmp_path / "project")
+    play(monkeypatch, project)
+    return project
+
+
+def play(monkeypatch: pytest.MonkeyPatch, root: Path, **options: list[str]) -> None:
+    """What the scripted servers of this test do."""
+    for name, value in environment(root, **options).items():
+        monkeypatch.setenv(name, value)
+
+
+def run(*settings: str, said: list[str] | None = None, **options: Any) -> list[Ended]:
+    say = (said if said is not None else []).append
+    return measure.run_campaign(find_campaign("small", settings), say=say, **options)
+
+
+def briefly(ended: list[Ended]) -> dict[str, str]:
+    return {run.run_id.rpartition("-")[0]: "kept" if run.reused else str(run.state) for run in ended}
+
+
+# --- going well --------------------------------------------------------------------------------------------------
+
+
+def test_a_campaign_leaves_whole_run_folders(root: Path) -> None:
+    said: list[str] = []
+    assert briefly(run("repeats=2", "workload.max_new_tokens=30", said=said)) == dict.fromkeys(RUNS, "ok")
+    campaign = read_campaign(root / "data" / "runs" / "small")
+    assert campaign.problems == () and len(campaign.runs) == 3
+    (speculative,) = (run for run in campaign.runs if run.spec.role == "speculative")
+    records, problems = read_requests(speculative)
+    assert (len(records), problems) == (2 * PROMPTS, [])
+    assert {record["completion_tokens"] for record in records} == {30}
+    assert [window.repeat for window in speculative.windows] == [0, 1]
+    assert all(window.started_s is not None and window.started_s > 0 for window in speculative.windows)
+    assert {path.name for path in speculative.path.iterdir()} >= {"metrics.before.prom", "metrics.after.prom"}
+    # Its part of the log is that of its windows alone: 30 tokens a request, decode lines every 10 steps.
+    assert speculative.log is not None
+    text = speculative.log.read_bytes()
+    parts = b"".join(text[start:end] for start, end in speculative.status.log_spans)
+    assert parts.count(b"POST /generate") == 2 * PROMPTS
+    assert b"server_args" in text and b"server_args" not in parts
+    assert speculative.provenance.argv[-2:] == ("--speculative-num-draft-tokens", "4")
+    assert speculative.provenance.versions["sglang"] == "0.5.14"
+    assert speculative.provenance.servers_alive == 1
+    assert of_case(root) == []
+    assert any(line.startswith("\r") and "warming up" in line for line in said)
+
+
+def test_greedy_tokens_are_kept_at_concurrency_1_only(root: Path) -> None:
+    run("max_concurrency=[1, 2]", "workload.max_new_tokens=5")
+    kept = {}
+    for start in ("baseline-default-c1", "eagle3-d-s3-k1-n4-c1", "baseline-default-again-c1", "baseline-default-c2"):
+        records, _ = read_requests(read_run(run_folder(root, start)))
+        kept[start] = [record.get("output_ids") for record in sorted(records, key=lambda r: str(r["prompt_index"]))]
+    assert kept["baseline-default-c2"] == [None] * PROMPTS
+    assert kept["baseline-default-c1"] == kept["baseline-default-again-c1"] == kept["eagle3-d-s3-k1-n4-c1"]
+    assert all(isinstance(ids, list) and len(ids) == 5 for ids in kept["baseline-default-c1"])
+
+
+def test_sampled_tokens_are_not_kept(root: Path) -> None:
+    run("workload.temperature=0.7", "only=baseline-default")
+    records, _ = read_requests(read_run(run_folder(root, "baseline-default-c1")))
+    assert all("output_ids" not in record for record in records)
+
+
+def test_what_is_measured_is_kept_and_force_measures_again(root: Path) -> None:
+    two, less = RUNS[:2], "baseline_again=false"
+    run(less)
+    assert briefly(run(less)) == dict.fromkeys(two, "kept")
+    assert len(starts(root)) == 2
+    assert briefly(run(less, force=True)) == dict.fromkeys(two, "ok")
+    assert len(starts(root)) == 4
+    assert len(list((root / "data" / "runs" / "small" / "_kept").iterdir())) == 2
+    # Another workload is another run.
+    assert briefly(run(less, "workload.num_prompts=3")) == dict.fromkeys(two, "ok")
+    assert len(list((root / "data" / "runs" / "small").glob("*/status.json"))) == 4
+
+
+# --- what the server says it uses --------------------------------------------------------------------------------
+
+
+def test_resolved_settings_and_those_that_differ_are_recorded(root: Path) -> None:
+    run("server.mem_fraction_static=0.7", "server.max_running_requests=4", "only=baseline-default")
+    found = json.loads((run_folder(root, "baseline-default-c1") / "resolved.json").read_text())
+    assert (found["mem_fraction_static"], found["max_running_requests"]) == ("0.7", 4)
+    assert found["asked_differently"] == []
+
+
+def test_asked_differently_compares_as_the_server_would() -> None:
+    argv = [
+        "docker",
+        "run",
+        "--name",
+        "x",
+        "python3",
+        "--model-path",
+        "m",
+        "--port",
+        "1",
+        "--max-running-requests",
+        "4",
+    ]
+    argv += ["--mem-fraction-static", "0.80", "--disable-cuda-graph", "--cuda-graph-bs", "1", "2", "--dtype", "auto"]
+    info: dict[str, object] = {"max_running_requests": 1, "mem_fraction_static": 0.8, "disable_cuda_graph": True}
+    info |= {"port": 2, "cuda_graph_bs": [1, 2], "dtype": "bfloat16", "api_key": None, "hf_token": "x"}
+    assert recording.resolved(info, argv) == {
+        **info,
+        "hf_token": "***",
+        "asked_differently": [
+            {"setting": "max_running_requests", "asked": "4", "used": 1},
+            {"setting": "dtype", "asked": "auto", "used": "bfloat16"},
+        ],
+    }
+
+
+def test_forced_acceptance_counts_as_simulated(root: Path) -> None:
+    run("sweep.0.simulated_accept_length=2", "baseline_again=false")
+    origins = {run.spec.role: str(run.provenance.origin) for run in read_campaign(root / "data/runs/small").runs}
+    assert origins == {"baseline": "measured", "speculative": "simulated"}
+
+
+# --- starts and servers that fail --------------------------------------------------------------------------------
+
+
+def test_a_start_that_fails_is_named_and_the_others_go_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, root, speculative=["--start-fault", "oom"])
+    ended = run("max_concurrency=[1, 2]")
+    assert briefly(ended) == {
+        "baseline-default-c1": "ok",
+        "baseline-default-c2": "ok",
+        "eagle3-d-s3-k1-n4-c1": "failed",
+        "eagle3-d-s3-k1-n4-c2": "failed",
+        "baseline-default-again-c1": "ok",
+        "baseline-default-again-c2": "ok",
+    }
+    failed = status(run_folder(root, "eagle3-d-s3-k1-n4-c2"))
+    assert "the GPU ran out of memory" in failed["reason"]
+    assert "CUDA out of memory" in (run_folder(root, "eagle3-d-s3-k1-n4-c2") / failed["log_file"]).read_text()
+    play(monkeypatch, root)
+    assert [run.reused for run in run("max_concurrency=[1, 2]")] == [True, True, False, False, True, True]
+    assert set(states(root).values()) == {"ok"}
+
+
+@pytest.mark.parametrize("at", [4, 12])
+def test_a_server_that_dies_under_load_fails_its_run_and_the_rest_gets_another(
+    root: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Of 1 + 6 requests at concurrency 1 and 2 + 6 at concurrency 2 the fourth or the twelfth kills the server."""
+    play(monkeypatch, root, first=["--fault", f"oom@{at}"])
+    said: list[str] = []
+    ended = run("max_concurrency=[1, 2]", said=said)
+    bad = "baseline-default-c1" if at == 4 else "baseline-default-c2"
+    assert {name for name, state in briefly(ended).items() if state != "ok"} == {bad}
+    found = status(run_folder(root, bad))
+    assert found["status"] == "failed"
+    assert found["reason"].startswith("the server ended while it was measured: the GPU ran out of memory")
+    assert len(starts(root)) == (4 if at == 4 else 3)
+    assert any("another one is started" in line for line in said) == (at == 4)
+    # What it answered before is still there.
+    records, _ = read_requests(read_run(run_folder(root, bad)))
+    assert any("error" not in record for record in records)
+
+
+def test_a_server_that_dies_in_the_last_requests_does_not_pass_as_measured(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, root, first=["--fault", "die@7"])
+    assert briefly(run("only=baseline-default")) == {"baseline-default-c1": "failed"}
+
+
+def test_a_stalled_run_times_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, root, speculative=["--fault", "stall@3+"])
+    assert briefly(run("request_timeout_s=0.3")) == dict(zip(RUNS, ("ok", "timed_out", "ok"), strict=True))
+    assert "timeout" in status(run_folder(root, "eagle3-d-s3-k1-n4-c1"))["reason"]
+
+
+def test_a_few_bad_answers_are_counted_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, root, baseline=["--fault", "http500@3"])
+    assert set(briefly(run("only=baseline-default")).values()) == {"ok"}
+    assert "1 of 6 requests failed: HTTP 500 (1)" in status(run_folder(root, "baseline-default-c1"))["reason"]
+
+
+def test_a_server_that_never_becomes_ready(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, root, baseline=["--start-fault", "silent"])
+    assert briefly(run("only=baseline-default", "ready_timeout_s=1")) == {"baseline-default-c1": "failed"}
+    assert "not ready within 1 s" in status(run_folder(root, "baseline-default-c1"))["reason"]
+    assert of_case(root) == []
+
+
+def test_a_fault_of_ours_fails_one_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = measure.write_measured
+
+    def write(path: Path, *arguments: Any, **more: Any) -> None:
+        if path.name.startswith("eagle3"):
+            raise ZeroDivisionError("a slip")
+        whole(path, *arguments, **more)
+
+    monkeypatch.setattr(measure, "write_measured", write)
+    assert briefly(run()) == dict.fromkeys(RUNS, "ok") | {RUNS[1]: "failed"}
+    assert status(run_folder(root, RUNS[1]))["reason"] == "ZeroDivisionError: a slip"
+
+
+def test_with_force_a_finished_run_is_not_lost_to_a_failed_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    play(monkeypatch, root, baseline=["--fault", "http500@3+"], speculative=["--start-fault", "die"])
+    assert set(briefly(run(force=True)).values()) == {"failed"}
+    assert set(states(root).values()) == {"ok"}
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------
+
+
+def stop_at(phase: str) -> Callable[[str], None]:
+    """A listener that stops this process, as Ctrl-C does, when it first hears of a phase."""
+    done = threading.Event()
+
+    def say(text: str) -> None:
+        if phase in text and not done.is_set():
+            done.set()
+            # To the main thread, which must be woken where it waits.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("phase", "options"),
+    [
+        ("starting", ["--load-s", "30"]),
+        ("loading weights", ["--load-s", "30"]),
+        ("capturing CUDA graphs", ["--capture-s", "30"]),
+        ("warming up", ["--fault", "stall"]),
+        ("    ready", ["--fault", "stall"]),
+        ("requests", ["--fault", "stall@3+"]),
+    ],
+)
+def test_ctrl_c_in_every_phase_leaves_finished_runs_and_no_server(
+    root: Path, monkeypatch: pytest.MonkeyPatch, phase: str, options: list[str]
+) -> None:
+    run("only=baseline-default")
+    play(monkeypatch, root, speculative=options)
+    monkeypatch.setattr("workbench.progress.EVERY_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        measure.run_campaign(find_campaign("small"), say=stop_at(phase))
+    assert of_case(root) == []
+    assert states(root) == {"baseline-default-c1": "ok", "eagle3-d-s3-k1-n4-c1": "interrupted"}
+    assert not list(root.rglob(".writing-*"))
+    play(monkeypatch, root)
+    assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "ok"), strict=True))
+
+
+@pytest.mark.parametrize("step", ["begin", "write_measured", "settle"])
+def test_ctrl_c_while_files_are_written(root: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    run()
+    whole = getattr(measure, step)
+
+    def interrupted(path: Path, *arguments: Any, **more: Any) -> Any:
+        done = whole(path, *arguments, **more)
+        if path.name.startswith("eagle3"):
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measure, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run("workload.num_prompts=5")
+    (folder,) = (f for f in run_folder_all(root, "eagle3") if read_run(f).spec.workload.num_prompts == 5)
+    assert status(folder)["status"] == ("ok" if step == "settle" else "interrupted")
+    assert set(states(root).values()) <= {"ok", "interrupted"}
+    again = run("workload.num_prompts=5")
+    assert [ended.reused for ended in again] == [True, step == "settle", False]
+
+
+def run_folder_all(root: Path, start: str) -> list[Path]:
+    return list((root / "data" / "runs" / "small").glob(f"{start}*"))
+
+
+def test_a_run_that_was_left_running_is_measured_again(root: Path) -> None:
+    """As after kill -9: the folder says running."""
+    run()
+    folder = run_folder(root, RUNS[1])
+    (folder / "status.json").write_text('{"status": "running"}')
+    (folder / "requests.jsonl").write_text('{"prompt_index": 0, "com')
+    assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "kept"), strict=True))
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+def test_two_commands_on_one_campaign_do_not_collide(root: Path) -> None:
+    with alone(root / "data" / "runs" / "small"), pytest.raises(RunFolderError, match="another command measures"):
+        run()
+    assert starts(root) == []
+
+
+def test_a_full_disk_ends_the_campaign_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("only=baseline-default")
+
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measure, "_append_line", full)
+        with pytest.raises(InputError, match="No space left on device") as caught:
+            run()
+    assert caught.value.next_step is not None and "free space" in caught.value.next_step
+    assert states(root) == {"baseline-default-c1": "ok", "eagle3-d-s3-k1-n4-c1": "failed"}
+    assert of_case(root) == []
+    assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "ok"), strict=True))
+
+
+def test_faults_of_the_campaign_stop_it_before_a_server_starts(root: Path) -> None:
+    for settings, said in (
+        (["launch_prefix=[]"], "no folder '/models/t' for the reference engine"),
+        (["workload.num_prompts=9"], "9 prompts are asked for, few has 6"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            run(*settings)
+    assert starts(root) == []
+
+
+def test_what_preflight_refuses_is_skipped_unless_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "refusals", lambda _: {"eagle3-d-s3-k1-n4": "wrong flag (use EAGLE3)"})
+    assert briefly(run()) == dict.fromkeys(RUNS, "ok") | {RUNS[1]: str(RunState.SKIPPED)}
+    assert status(run_folder(root, RUNS[1]))["reason"] == "wrong flag (use EAGLE3)"
+    assert briefly(run(allow_refused=True)) == dict.fromkeys(RUNS, "kept") | {RUNS[1]: "ok"}

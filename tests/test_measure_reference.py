@@ -1,0 +1,85 @@
+"""A campaign on the embedded engine itself, with a tiny random target and drafter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from live_campaigns import RUNS, environment, of_case, run_folder, states, write_project
+
+pytest.importorskip("torch", reason="the embedded engine needs the extra: reference")
+
+from tiny_models import draft_config, draft_tensors, target_config, target_tensors, write_model
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from workbench import measure
+from workbench.attached import Attachment
+from workbench.spec import RunState
+from workbench.store import read_requests, read_run
+from workbench.sweep import find_campaign
+
+VOCAB = 260
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def write_tokenizer(folder: Path) -> None:
+    """One id a byte, and four that no text has."""
+    names = [*(f"<{number}>" for number in range(VOCAB - 256)), *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[], unk_token="<0>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = write_project(
+        tmp_path / "project",
+        launch_prefix=[],
+        baseline_again=False,
+        target={"name": "T", "model_path": "tiny", "dtype": "float32"},
+        drafters=[{"name": "d", "model_path": "tiny-draft"}],
+        # Of a random target the text may end at once.
+        workload={"prompt_set": "few", "num_prompts": 3, "max_new_tokens": 12, "ignore_eos": True},
+        server={"max_running_requests": 4, "context_length": 128},
+    )
+    target, draft = target_config(vocab=VOCAB), draft_config(vocab=VOCAB, draft_vocab=200)
+    write_tokenizer(write_model(project / "tiny", target, target_tensors(target)))
+    write_model(project / "tiny-draft", draft, draft_tensors(draft))
+    for name, value in environment(project).items():
+        monkeypatch.setenv(name, value)
+    return project
+
+
+def test_the_embedded_engine_is_launched_measured_and_attached_to(root: Path) -> None:
+    ended = measure.run_campaign(find_campaign("small"), say=lambda _: None)
+    assert [(run.state, run.reason) for run in ended] == [(RunState.OK, None)] * 2
+    runs = {start: read_run(run_folder(root, start)) for start in RUNS[:2]}
+    tokens = {}
+    for start, run in runs.items():
+        records, _ = read_requests(run)
+        # The prompts went out as token ids of the chat template: one a byte of "prompt 0".
+        assert [record["prompt_tokens"] for record in records] == [len("prompt 0")] * 3
+        tokens[start] = [record["output_ids"] for record in records]
+        assert [record["completion_tokens"] for record in records] == [12] * 3
+    assert tokens[RUNS[0]] == tokens[RUNS[1]]
+    resolved = runs[RUNS[1]].resolved
+    assert resolved is not None and resolved["speculative_num_draft_tokens"] == 4
+    # It runs one request at a time, and says so.
+    assert {"setting": "max_running_requests", "asked": "4", "used": 1} in resolved["asked_differently"]
+    assert of_case(root) == []
+
+    with measure._served(work(root), measure.plan_of(find_campaign("small")).starts[0], root / "their.log") as served:
+        place = Attachment(served.server.url, root / "their.log")
+        (attached,) = measure.run_campaign(find_campaign("small"), place=place, say=lambda _: None)
+    assert attached.state is RunState.OK
+    run = read_run(run_folder(root, "attached-baseline"))
+    assert (run.spec.engine, run.spec.baseline_group) == ("reference", runs[RUNS[0]].spec.baseline_group)
+    assert set(states(root).values()) == {"ok"}
+
+
+def work(root: Path) -> measure._Work:
+    campaign = measure.located(measure.plan_of(find_campaign("small"))).campaign
+    return measure._Work(root, campaign, (), None, measure.Progress((), 1, print), lambda _: None)

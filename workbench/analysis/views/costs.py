@@ -1,0 +1,67 @@
+"""What a verify cycle costs by its shape, and what a token takes of energy."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from workbench.analysis.frames import Row, records
+from workbench.analysis.step_time import StepTimeFit
+from workbench.analysis.views.texts import on_off, renamed, texts
+
+_GIGABYTE = 1e9
+
+
+def step_time_view(fit: StepTimeFit) -> pd.DataFrame:
+    """The fits of the cycle time with 95 % intervals, one row a group; empty where no group has enough shapes.
+
+    Groups of two or more shapes that are too few for a fit say so; those of a single shape are left out.
+    """
+    fits = fit.fits[fit.fits["num_shapes"] > 1] if len(fit.identified) else fit.identified
+    rows = records(fits)
+    shown = fits.assign(
+        graphs=on_off(fits["cuda_graph"]),
+        **{name: texts([_with_interval(row, name) for row in rows], fits.index) for name in ("a", "b", "c")},
+    )
+    names = {
+        "drafter": "drafter",
+        "prompt_set": "prompts",
+        "baseline_group": "group",
+        "graphs": "graphs",
+        "max_concurrency": "at once",
+        "a": "a (ms)",
+        "b": "b (ms a step)",
+        "c": "c (ms a draft token)",
+        "residual_ms": "residual (ms)",
+        "num_points": "runs",
+        "num_shapes": "shapes",
+        "num_simulated": "simulated",
+        "form": "T_cycle",
+    }
+    if fits["reason"].notna().any():
+        names["reason"] = "why not"
+    return renamed(shown, names)
+
+
+def _with_interval(row: Row, name: str) -> str | None:
+    """``0.30 (0.10 to 0.50)``."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return None if value is None else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
+    """Energy a token beside speed, power, clock and memory, of the runs whose GPUs were sampled."""
+    known = runs[runs["energy_j_per_tok"].notna() | runs["gpu_peak_memory_bytes"].notna()]
+    shown = known.assign(
+        speed=known["decode_tok_per_s"].fillna(known["output_tok_per_s"]),
+        memory=known["gpu_peak_memory_bytes"] / _GIGABYTE,
+    )
+    names = {
+        "label": "run",
+        "max_concurrency": "at once",
+        "speed": "tok/s",
+        "energy_j_per_tok": "energy (J/tok)",
+        "gpu_power_w": "mean power (W)",
+        "gpu_sm_clock_mhz": "mean clock (MHz)",
+        "memory": "peak memory (GB)",
+    }
+    return renamed(shown, names)

@@ -1,0 +1,219 @@
+"""A server that somebody else runs, as one start of a campaign: what it says it is, and a copy of its log.
+
+Nothing is started or stopped; its cache is emptied before each window, as that of our own servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from workbench.errors import UsageError
+from workbench.launch.process import Server, attach
+from workbench.launch.redaction import blank_out, secret_values
+from workbench.load.window import server_info
+from workbench.paths import slug
+from workbench.spec import Drafter, RunSpec, ServerConfig, SpecDecodeConfig
+from workbench.sweep import CampaignSpec, Plan, Start
+
+HEAD_BYTES = 4 << 20
+"""Of a log from before we came, at most so much of its beginning is copied: where the server says what it is."""
+PREFIX = "attached"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Where the server is. ``log`` is the file that it writes to, as seen from here."""
+
+    url: str
+    log: Path | None = None
+
+
+def attachment(url: str, log: str = "") -> Attachment | None:
+    """Where the server is, ``None`` for an empty URL.
+
+    Raises
+    ------
+    UsageError
+        When there is a log but no server.
+    """
+    if not url and log:
+        raise UsageError("a log without a server to measure", where=log, next_step="give --attach URL with --log")
+    return Attachment(url, Path(log) if log else None) if url else None
+
+
+def attached_plan(campaign: CampaignSpec, place: Attachment) -> Plan:
+    """The loads of a campaign on a server that already runs.
+
+    Its configuration comes from ``/server_info``; what it does not say stays unknown, and a server that says nothing
+    is compared with none.
+
+    Raises
+    ------
+    LaunchError
+        When nothing healthy answers, or the log does not exist.
+    UsageError
+        When it is not the URL of a server.
+    """
+    server = attach(place.url, place.log)
+    info = server_info(server.url)
+    start = _start(campaign, info)
+    start = replace(start, runs=tuple(_run(campaign, start, info, level) for level in campaign.max_concurrency))
+    if start.drafter is not None and start.drafter not in campaign.drafters:
+        campaign = campaign.model_copy(update={"drafters": (*campaign.drafters, start.drafter)})
+    return Plan(campaign, (start,), (), ())
+
+
+@contextlib.contextmanager
+def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, Callable[[], int] | None]]:
+    """The server for the time of a block, and what brings the copy of its log up to date and tells its size.
+
+    Run folders may only lead to files of their own campaign, hence the copy. Secrets in it are blanked out.
+    """
+    server = attach(place.url, place.log)
+    if place.log is None:
+        yield server, None
+        return
+    info = server_info(server.url) or {}
+    secrets = secret_values([], {name: value for name, value in info.items() if isinstance(value, str)})
+    grown = LogCopy(place.log, copy)
+    try:
+        yield replace(server, log=copy), grown.catch_up
+    finally:
+        grown.catch_up()
+        blank_out(copy, secrets)
+
+
+@dataclass(slots=True)
+class LogCopy:
+    """The beginning of a log, and all that is written to it from now on."""
+
+    source: Path
+    copy: Path
+    position: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.copy.parent.mkdir(parents=True, exist_ok=True)
+        with self.source.open("rb") as log, self.copy.open("wb") as file:
+            head = log.read(HEAD_BYTES)
+            self.position = max(len(head), self.source.stat().st_size)
+            if self.position > len(head):
+                head = head[: head.rfind(b"\n") + 1]
+            file.write(head)
+
+    def catch_up(self) -> int:
+        """Copy what is new; the size of the copy. A log that was emptied or went away adds nothing."""
+        with contextlib.suppress(FileNotFoundError), self.source.open("rb") as log, self.copy.open("ab") as file:
+            log.seek(min(self.position, self.source.stat().st_size))
+            while chunk := log.read(1 << 20):
+                file.write(chunk)
+            self.position = log.tell()
+        return self.copy.stat().st_size
+
+
+# --- what it is --------------------------------------------------------------------------------------------------
+
+
+def _start(campaign: CampaignSpec, info: Mapping[str, object] | None) -> Start:
+    if info is None:
+        return Start(f"{PREFIX}-unknown", ServerConfig(), None, None, ())
+    algorithm = _text(info, "speculative_algorithm")
+    server = _server(info, campaign.server)
+    if algorithm is None:
+        return Start(f"{PREFIX}-baseline", server, None, None, ())
+    decode = SpecDecodeConfig(
+        speculative_algorithm=algorithm,
+        speculative_num_steps=_count(info, "speculative_num_steps"),
+        speculative_eagle_topk=_count(info, "speculative_eagle_topk"),
+        speculative_num_draft_tokens=_count(info, "speculative_num_draft_tokens"),
+    )
+    drafter = _drafter(campaign, _text(info, "speculative_draft_model_path"))
+    numbers = (
+        ("s", decode.speculative_num_steps),
+        ("k", decode.speculative_eagle_topk),
+        ("n", decode.speculative_num_draft_tokens),
+    )
+    parts = [PREFIX, algorithm.lower(), drafter.name if drafter else ""]
+    parts += [f"{letter}{number}" for letter, number in numbers if number is not None]
+    return Start(slug("-".join(filter(None, parts))), server, decode, drafter, ())
+
+
+def _run(campaign: CampaignSpec, start: Start, info: Mapping[str, object] | None, concurrency: int) -> RunSpec:
+    notes: str | None
+    if info is None:
+        notes = "The server does not say what it is (no /server_info): its configuration is unknown."
+    else:
+        notes = _other_model(_text(info, "model_path"), campaign)
+    spec = RunSpec(
+        campaign=campaign.name,
+        run_id="to-be-named",
+        server_id=start.server_id,
+        engine="reference" if info is not None and info.get("engine") == "reference" else campaign.engine,
+        sglang_version=_text(info or {}, "version") or campaign.sglang_version,
+        target=campaign.target,
+        drafter=start.drafter.name if start.drafter else None,
+        spec_decode=start.decode,
+        server=start.server,
+        workload=campaign.workload.at(concurrency),
+        baseline_group=_group(start.server, campaign.server) if info is not None else start.server_id,
+        label=f"{start.server_id}, {concurrency} at once",
+        notes=notes,
+    )
+    run_id = f"{start.server_id}-c{concurrency}-{spec.content_hash()}"
+    return spec.model_copy(update={"run_id": run_id})
+
+
+def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:
+    """Said when the server's model is not called like the campaign's target."""
+    names = [PurePath(path).name for path in (served, campaign.target.model_path) if path]
+    if len(names) < 2 or names[0].lower() == names[1].lower():
+        return None
+    return f"The server serves {names[0]}; the campaign's target is {campaign.target.name} ({names[1]})."
+
+
+def _server(info: Mapping[str, object], usual: ServerConfig) -> ServerConfig:
+    """The settings that the server states; its many other arguments are in ``resolved.json``."""
+    fraction = info.get("mem_fraction_static")
+    # On a CPU there are no graphs to be off.
+    off = info.get("disable_cuda_graph") if info.get("device") != "cpu" else None
+    return ServerConfig(
+        tp_size=_count(info, "tp_size") or 1,
+        dp_size=_count(info, "dp_size") or 1,
+        cuda_graph=not off if isinstance(off, bool) else usual.cuda_graph,
+        cuda_graph_max_bs_decode=_count(info, "cuda_graph_max_bs_decode") or _count(info, "cuda_graph_max_bs"),
+        max_running_requests=_count(info, "max_running_requests"),
+        mem_fraction_static=float(fraction) if isinstance(fraction, int | float) else None,
+        attention_backend=_text(info, "attention_backend"),
+        context_length=_count(info, "context_length"),
+        decode_log_interval=_count(info, "decode_log_interval"),
+    )
+
+
+def _group(server: ServerConfig, usual: ServerConfig) -> str:
+    """The campaign's baselines that the server is compared with: those with the same choice of CUDA graphs."""
+    off, usually_off = server.cuda_graph is False, usual.cuda_graph is False
+    return "default" if off == usually_off else "nograph" if off else "graph"
+
+
+def _drafter(campaign: CampaignSpec, path: str | None) -> Drafter | None:
+    """The campaign's drafter of that folder, or one that is called like the folder."""
+    if path is None:
+        return None
+    folder = PurePath(path).name
+    named = (drafter for drafter in campaign.drafters if PurePath(drafter.model_path or drafter.name).name == folder)
+    return next(named, None) or Drafter(name=slug(folder), model_path=path)
+
+
+def _text(info: Mapping[str, object], name: str) -> str | None:
+    value = info.get(name)
+    return value if isinstance(value, str) and value and value.upper() != "NONE" else None
+
+
+def _count(info: Mapping[str, object], name: str) -> int | None:
+    """A whole number from 1; settings given to the scripted or an old server may be text."""
+    value = info.get(name)
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
