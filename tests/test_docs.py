@@ -18,7 +18,7 @@ def test_the_page_of_columns_is_current() -> None:
 def test_the_page_has_every_table_and_every_column() -> None:
     page = (ROOT / "docs" / "columns.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == [
-        *("runs", "requests", "decode_windows", "drafters", "offline", "parsed")
+        *("runs", "requests", "decode_windows", "drafters", "offline", "settings", "parsed")
     ]
     for column in ("log_median_tok_per_s", "steps_histogram", "opening", "cuda_graph_share", "extra"):
         assert f"| `{column}` |" in page, column

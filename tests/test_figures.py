@@ -16,6 +16,7 @@ from workbench.analysis import views
 from workbench.analysis.campaign import scaling_fits
 from workbench.analysis.cost import cost_df
 from workbench.analysis.speedup import speedup_df
+from workbench.analysis.step_time import step_time_fit
 from workbench.paths import recorded_dir
 from workbench.table import Tables, load_tables
 
@@ -107,15 +108,19 @@ def test_rows_left_out_still_tell_the_drawn_ones_apart(shown: Shown, monkeypatch
     assert table.iloc[0]["gain_needed"] == pytest.approx(754.41 / 671.66, rel=1e-4)
 
 
-def test_an_interval_that_says_nothing_is_not_drawn(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[pd.DataFrame] = []
-    monkeypatch.setattr(figures.plot, "plot_speedup", lambda table, *, ax: drawn.append(table))
+def test_an_interval_that_says_nothing_stays_in_the_download(shown: Shown) -> None:
     tables = recorded("kimi_k25")[0]
     table = speedup_df(tables.runs, tables.requests, n_boot=50)
-    wild = table.assign(method="paired bootstrap over prompts", low=0.0, high=94_000.0)
-    figures.speedups(wild)
-    assert drawn[0][["low", "high"]].isna().all(axis=None)
+    figures.speedups(table.assign(method="paired bootstrap over prompts", low=0.0, high=94_000.0))
     assert download(shown)["high"].max() == 94_000.0
+
+
+def test_the_cycle_time_is_drawn_where_there_is_a_fit(shown: Shown) -> None:
+    figures.step_time(step_time_fit(recorded("kimi_k25")[1]))
+    assert shown.text == []
+    figures.step_time(step_time_fit(recorded("h200_first_trial")[1]))
+    assert "10 runs" in shown.text[0]
+    assert len(download(shown)) == 10
 
 
 def test_few_rows_are_drawn_as_they_are(shown: Shown) -> None:

@@ -271,12 +271,12 @@ def test_ctrl_c_in_every_phase_leaves_finished_runs_and_no_server(
     assert states(root) == {"baseline-default-c1": "ok", "eagle3-d-s3-k1-n4-c1": "interrupted"}
     assert not list(root.rglob(".writing-*"))
     play(monkeypatch, root)
-    assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "ok"), strict=True))
+    assert briefly(run("baseline_again=false")) == dict(zip(RUNS[:2], ("kept", "ok"), strict=True))
 
 
 @pytest.mark.parametrize("step", ["begin", "write_measured", "settle"])
 def test_ctrl_c_while_files_are_written(root: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    run()
+    run("only=baseline-default")
     whole = getattr(measure, step)
 
     def interrupted(path: Path, *arguments: Any, **more: Any) -> Any:
@@ -288,25 +288,19 @@ def test_ctrl_c_while_files_are_written(root: Path, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(measure, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run("workload.num_prompts=5")
-    (folder,) = (f for f in run_folder_all(root, "eagle3") if read_run(f).spec.workload.num_prompts == 5)
-    assert status(folder)["status"] == ("ok" if step == "settle" else "interrupted")
-    assert set(states(root).values()) <= {"ok", "interrupted"}
-    again = run("workload.num_prompts=5")
-    assert [ended.reused for ended in again] == [True, step == "settle", False]
-
-
-def run_folder_all(root: Path, start: str) -> list[Path]:
-    return list((root / "data" / "runs" / "small").glob(f"{start}*"))
+            run("baseline_again=false")
+    assert status(run_folder(root, "eagle3"))["status"] == ("ok" if step == "settle" else "interrupted")
+    again = run("baseline_again=false")
+    assert [ended.reused for ended in again] == [True, step == "settle"]
 
 
 def test_a_run_that_was_left_running_is_measured_again(root: Path) -> None:
     """As after kill -9: the folder says running."""
-    run()
+    run("baseline_again=false")
     folder = run_folder(root, RUNS[1])
     (folder / "status.json").write_text('{"status": "running"}')
     (folder / "requests.jsonl").write_text('{"prompt_index": 0, "com')
-    assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "kept"), strict=True))
+    assert briefly(run("baseline_again=false")) == dict(zip(RUNS[:2], ("kept", "ok"), strict=True))
 
 
 # --- places ------------------------------------------------------------------------------------------------------

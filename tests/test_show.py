@@ -103,6 +103,11 @@ def test_the_download_holds_what_was_folded_or_the_whole_table(shown: Shown) -> 
     assert columns == [["run", "group"], ["run", "group", "more"]]
 
 
+def test_a_table_that_may_be_missing_is_not_shown_at_all(shown: Shown) -> None:
+    show.table(pd.DataFrame(columns=["a"]), caption="Energy.", name="energy", empty="")
+    assert shown.html == []
+
+
 def test_an_empty_table_is_a_sentence(shown: Shown) -> None:
     show.table(pd.DataFrame(columns=["a"]), caption="Runs.", name="runs", empty="No run.")
     assert shown.soup.get_text() == "Runs. No run."

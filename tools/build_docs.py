@@ -31,6 +31,7 @@ ABOUT = {
     ),
     "drafters": "One row a draft checkpoint of a campaign.",
     "offline": "Accept length of a drafter by number of steps, walked without a server.",
+    "settings": "One row a run and setting: what was asked for, and what the server says it uses.",
     "parsed": "What `workbench parse` writes: decode lines as printed, of SGLang and (speculative metrics) of vLLM.",
 }
 

@@ -102,3 +102,20 @@ def test_a_run_that_promises_no_more_than_was_reached_is_not_asked_for() -> None
 def test_first_trial_and_empty_tables_have_no_unmade_run() -> None:
     assert never_measured(costs_of(recorded("h200_first_trial"))) is None
     assert never_measured(cost_rows()) is None
+
+
+@pytest.mark.parametrize(("shape_steps", "own_steps", "promises"), [(2, 3, False), (3, 3, True), (None, 3, True)])
+def test_an_accept_length_is_not_carried_to_fewer_steps(
+    shape_steps: int | None, own_steps: int, promises: bool
+) -> None:
+    shape = {"drafter": "a", "num_draft_tokens": 4, "num_steps": shape_steps, "break_even": 1.6, "accept_length": 1.2}
+    own = {"drafter": "b", "num_draft_tokens": 16, "num_steps": own_steps, "break_even": 2.5, "accept_length": 2.0}
+    assert (never_measured(cost_rows(shape, own)) is not None) is promises
+
+
+def test_on_a_cpu_no_graphs_are_spoken_of() -> None:
+    shape = {"drafter": "a", "num_draft_tokens": 4, "break_even": 1.6, "accept_length": 1.2, "device": "cpu"}
+    own = {"drafter": "b", "num_draft_tokens": 16, "break_even": 2.5, "accept_length": 2.0, "device": "cpu"}
+    missing = never_measured(cost_rows({**shape, "cuda_graph": None}, {**own, "cuda_graph": None}))
+    assert missing is not None
+    assert "graphs" not in next_run(missing) + missing_sentence(missing)

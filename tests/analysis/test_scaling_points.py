@@ -125,3 +125,8 @@ def test_groups_hold_recipe_mix_prompts_and_shape_fixed() -> None:
 
 def test_no_points_no_groups() -> None:
     assert scaling_groups(scaling_points_df(runs(baseline()), requests())) == []
+
+
+def test_the_size_of_the_draft_vocabulary_stays_with_the_point() -> None:
+    row = point(speculative(**SIZED, draft_vocab_size=16_384), {"steps_histogram": [2, 1, 1]})
+    assert row["draft_vocab_size"] == 16_384

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -40,6 +41,7 @@ class Account:
 
 def test_the_order_of_a_measurement() -> None:
     account, sizes, seen = Account(), iter([10, 25, 25, 60]), list[RequestRecord]()
+    before = time.monotonic()
     with answering(account) as url:
         found = measure_window(
             url, prompts(3), workload(), repeats=2, on_record=seen.append, log_size=lambda: next(sizes)
@@ -51,6 +53,7 @@ def test_the_order_of_a_measurement() -> None:
     assert [[r.repeat for r in result.records] for result in found.windows] == [[0, 0, 0], [1, 1, 1]]
     assert [r.prompt_index for r in seen] == [0, 1, 2, 0, 1, 2]
     assert found.log_spans == ((10, 25), (25, 60))
+    assert before <= found.started_at[0] < found.started_at[1] <= time.monotonic()
     assert found.server_info == {"version": "0.5.14"}
     assert [problem for problem in found.problems if "client was busy" not in problem] == []
 

@@ -44,6 +44,18 @@ def test_decode_speed_counts_where_it_is_known() -> None:
     assert {y for _, y in points(ax)} == {99.0}
 
 
+def test_a_range_of_output_speeds_is_no_bar_of_a_decode_speed() -> None:
+    _, ax = theme.new_figure()
+    ranged = {"output_tok_per_s_low": 80.0, "output_tok_per_s_high": 100.0}
+    plot.plot_throughput_vs_concurrency(runs(base(1, 90.0, decode_tok_per_s=120.0, **ranged)), ax=ax)
+    ends = {round(float(y)) for bars in ax.collections for segment in bars.get_segments() for _, y in segment}
+    assert ends <= {120}
+    _, ax = theme.new_figure()
+    plot.plot_throughput_vs_concurrency(runs(base(1, 90.0, **ranged)), ax=ax)
+    ends = {round(float(y)) for bars in ax.collections for segment in bars.get_segments() for _, y in segment}
+    assert ends == {80, 100}
+
+
 def test_simulated_and_recorded_runs_of_one_drafter_are_not_joined() -> None:
     _, ax = theme.new_figure()
     rows = [spec(level, 100.0 * level, origin=origin) for level in (1, 8) for origin in ("recorded", "simulated")]

@@ -148,3 +148,16 @@ def test_points_of_one_place_stand_beside_each_other() -> None:
     plot.plot_accept_length_vs_draft_tokens(costs(*rows), ax=ax)
     assert len(points(ax)) == 3
     assert np.mean([x for x, _ in points(ax)]) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("absurd", [1e308, -1e308, float("inf"), 1e16])
+def test_values_that_no_axis_can_hold_are_named_instead(absurd: float) -> None:
+    figure, ax = theme.new_figure()
+    rows = costs(
+        {"run_id": "sound", "num_draft_tokens": 4, "num_steps": 3, "accept_length": 2.0},
+        {"run_id": "absurd", "num_draft_tokens": 8, "num_steps": 7, "accept_length": absurd},
+    )
+    plot.plot_accept_length_vs_draft_tokens(rows, ax=ax)
+    figure.draw_without_rendering()
+    assert {y for _, y in points(ax)} == {2.0}
+    assert any("Not measured: absurd." in text for text in words(figure))

@@ -45,6 +45,24 @@ def test_speedups_best_first_with_intervals_and_verdicts() -> None:
     assert 1.0 in [line.get_xdata()[0] for line in ax.lines if line.get_color() == theme.ROLES["baseline"]]
 
 
+def test_intervals_that_nothing_bounds_do_not_stretch_the_axis() -> None:
+    figure, ax = theme.new_figure()
+    rows = costs(*({"run_id": name, "speedup": 1.1} for name in ("wild", "endless", "kept")))
+    rows = rows.assign(low=[0.01, 0.5, 0.9], high=[94_000.0, float("inf"), 1.3], verdict="noise", n=4)
+    plot.plot_speedup(rows.assign(method="paired bootstrap over prompts"), ax=ax)
+    assert ax.get_xlim()[1] < 2
+    assert {"1.10 noise", "1.10 (0.90-1.30) noise"} <= set(words(figure))
+    figure.draw_without_rendering()
+
+
+def test_a_simulated_win_is_called_simulated() -> None:
+    figure, ax = theme.new_figure()
+    rows = costs({"run_id": "forced", "speedup": 1.3, "origin": "simulated"})
+    plot.plot_speedup(rows.assign(low=1.2, high=1.4, verdict="win", n=20), ax=ax)
+    assert points(ax, theme.ROLES["win"]) == set()
+    assert "1.30 (1.20-1.40) simulated" in words(figure)
+
+
 def test_rows_of_one_label_name_what_sets_them_apart() -> None:
     figure, ax = theme.new_figure()
     rows = costs(

@@ -222,3 +222,11 @@ def test_speeds_need_their_times() -> None:
     assert decode_speed([], 1) is None
     # The first token came last.
     assert decode_speed(rows({"completion_tokens": 1, "latency_s": 1.0, "ttft_s": 1.0}), 1) is None
+
+
+def test_tokens_of_an_answer_are_kept_where_they_are_whole_numbers() -> None:
+    assert one('{"output_ids": [5, 0, 7]}')[0]["output_ids"] == [5, 0, 7]
+    row, faults = one('{"output_ids": [5, "x"], "completion_tokens": 2}')
+    assert row["output_ids"] is None
+    assert row["completion_tokens"] == 2
+    assert faults == ["output_ids is left out, not a list of whole numbers from 0, in request 1"]

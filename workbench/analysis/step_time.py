@@ -57,7 +57,7 @@ _BY_LENGTH = {
 }
 
 FULL = "a + b x steps + c x draft tokens"
-CHAINS = "a + b x steps, each with its draft token"
+CHAINS = "a + b x steps (chains)"
 STEPS = "a + b x steps"
 TOKENS = "a + c x draft tokens"
 _TERMS = {FULL: ("a", "b", "c"), CHAINS: ("a", "b"), STEPS: ("a", "b"), TOKENS: ("a", "c")}

@@ -48,7 +48,9 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     known["place"] = known["max_concurrency"].map(levels).astype("float64")
     known.loc[lone, "place"] += _beside(known.loc[lone, "place"])
     for (colour, origin), group in known.groupby([known["colour"].mask(lone, ROLES["published"]), "origin"]):
-        low, high = column(group, "output_tok_per_s_low"), column(group, "output_tok_per_s_high")
+        # The ranges of sources are those of the output speed: no bars for a decode speed.
+        ranged = group["value"] == column(group, "output_tok_per_s")
+        low, high = (column(group, f"output_tok_per_s_{end}").where(ranged) for end in ("low", "high"))
         draw_points(ax, group["place"], group["value"], low, high, colour=str(colour), origin=origin)
     joined = known[~lone & known["series"].isin(lines["series"])]
     for _, line in joined.groupby("series"):

@@ -6,18 +6,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from workbench.plot.labels import Label
-from workbench.plot.marks import (
-    level_line,
-)
+from workbench.plot.marks import column, level_line
 from workbench.plot.names import setting_words
 from workbench.theme.style import ROLES, safe_label
 
 _MOST_LINES = 3
+_MOST_PLAUSIBLE = 1e7
 
 
 def draw_baselines(ax: Axes, rows: pd.DataFrame) -> list[Label]:
     """A line for each baseline that the rows are compared with, and their labels; many become one shaded range."""
-    known = rows.dropna(subset=["base_tok_per_s"]).drop_duplicates(["baseline_run_id", "base_tok_per_s"])
+    known = rows[column(rows, "base_tok_per_s") > 0].drop_duplicates(["baseline_run_id", "base_tok_per_s"])
     speeds = known["base_tok_per_s"].astype("float64")
     for speed in speeds:
         level_line(ax, speed, ROLES["baseline"], linewidth=1.6 if len(speeds) <= _MOST_LINES else 0.7)
@@ -38,7 +37,9 @@ def _name(row: dict[object, object]) -> str:
 
 
 def speed_words(value: float) -> str:
-    """tok/s with the digits that matter: 90, 63.6, 1,395."""
+    """tok/s with the digits that matter: 90, 63.6, 1,395; what no machine reaches in few characters."""
+    if abs(value) >= _MOST_PLAUSIBLE:
+        return f"{value:.1e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}".removesuffix(".0")
 
 

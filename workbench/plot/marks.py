@@ -16,14 +16,19 @@ from matplotlib.lines import Line2D
 from workbench.analysis.frames import known
 from workbench.theme.style import ORIGINS, ROLES, UNKNOWN_ORIGIN, WIDTH, safe_label
 
+_MOST_DRAWN = 1e15
 _CHARACTERS_PER_INCH = 12.6  # of 10 pt text
 
 
 def column(df: pd.DataFrame, name: str) -> pd.Series:
-    """A numeric column as floats; all missing where the table has none of this name."""
+    """A numeric column as floats; all missing where the table has none of this name.
+
+    What no axis can hold (infinite, or so large that the length of an axis overflows) is missing too.
+    """
     if name not in df:
         return pd.Series(np.nan, index=df.index, dtype="float64")
-    return df[name].astype("float64")
+    values = df[name].astype("float64")
+    return values.where(values.abs() < _MOST_DRAWN)
 
 
 def draw_points(

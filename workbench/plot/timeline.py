@@ -116,7 +116,7 @@ def _graphs(ax: Axes, windows: pd.DataFrame, x: pd.Series) -> None:
     ax.set_yticks([0, 1], ["off", "on"])
     ax.set_ylim(-0.5, 1.5)
     if on.isna().all():
-        _say(ax, "not stated in this log")
+        _say(ax, "not stated in this log, or no GPU")
         return
     for value, colour in ((1, ROLES["speculative"]), (0, ROLES["break-even"])):
         ax.plot(x[on == value], on[on == value], "|", color=colour, markersize=11)

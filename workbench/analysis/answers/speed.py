@@ -29,6 +29,8 @@ def pays(speedups: pd.DataFrame) -> str:
     lost = int((real["verdict"] == "loss").sum())
     head = f"Do not enable speculation here: {beaten}" if lost > len(real) / 2 else capital(beaten)
     sure = f"; {lost} of {count(len(real), 'run')} {'loses' if lost == 1 else 'lose'} beyond noise" if lost else ""
+    if lost == len(real) == 1:
+        sure = ", a loss beyond noise"
     if (real["verdict"] == "noise").all() and real["method"].str.contains("bootstrap").all():
         sure = ", within noise" if len(real) == 1 else "; no run differs from it beyond noise"
     best = most(real, "speedup")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.analysis.answers.common import all_on_cpu, at_lowest, real_runs
-from workbench.analysis.frames import least
+from workbench.analysis.frames import Row, least
 from workbench.analysis.wording import count, few, span, speed_span
 
 
@@ -72,7 +72,7 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
         return None
     nearest = least(own.assign(distance=(own["num_draft_tokens"] - tokens).abs()), "distance")
     low, high = float(shape["break_even_low"].min()), float(shape["break_even_high"].max())
-    if not nearest["accept_length"] > high:
+    if not nearest["accept_length"] > high or _is_shallower(shape, nearest):
         return None
     missing = Missing(
         drafter=drafter,
@@ -89,6 +89,11 @@ def _missing(shape: pd.DataFrame, own: pd.DataFrame, real: pd.DataFrame) -> Miss
         has_graphs=not all_on_cpu(real),
     )
     return None if missing.gain <= own["speedup"].max() else missing
+
+
+def _is_shallower(shape: pd.DataFrame, reached: Row) -> bool:
+    """Whether the shape has fewer draft steps than the run that reached the accept length, so would reach less."""
+    return reached["num_steps"] is not None and bool((shape["num_steps"].dropna() < reached["num_steps"]).any())
 
 
 def _maybe_on(rows: pd.DataFrame) -> pd.Series:

@@ -39,13 +39,16 @@ def step_time_view(fit: StepTimeFit) -> pd.DataFrame:
     }
     if fits["reason"].notna().any():
         names["reason"] = "why not"
-    return renamed(shown, names)
+    # A form without one of the terms has no column for it.
+    unused = [name for name in ("b", "c") if len(fits) and fits[name].isna().all()]
+    return renamed(shown, {name: words for name, words in names.items() if name not in unused})
 
 
 def _with_interval(row: Row, name: str) -> str | None:
-    """``0.30 (0.10 to 0.50)``."""
+    """``0.30 (0.10 to 0.50)``, the 95 % interval behind the value."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return None if value is None else f"{value:.3g} ({low:.3g} to {high:.3g})"
+    # With spaces that do not break: the interval stays on one line in a narrow column.
+    return None if value is None else f"{value:.3g} ({low:.3g}\u00a0to\u00a0{high:.3g})"
 
 
 def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
