@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from workbench import plot, show, theme
-from workbench.analysis import acceptance, views
+from workbench.analysis import acceptance, answers, views
 from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.step_time import StepTimeFit
 from workbench.analysis.wording import count
@@ -139,7 +139,7 @@ def throughput_by_concurrency(runs: pd.DataFrame) -> None:
 
 def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Share of verify steps that accept at least so many drafts."""
-    table = views.labelled(acceptance.survival_df(requests), runs)
+    table = answers.real_runs(views.labelled(acceptance.survival_df(requests), runs))
     if table.empty:
         show.note("No run of this campaign kept per-request histograms: acceptance by position is not known.")
         return
@@ -156,7 +156,7 @@ def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
 
 def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Share of verify steps that accept exactly so many drafts."""
-    table = views.labelled(acceptance.spread_df(requests), runs)
+    table = answers.real_runs(views.labelled(acceptance.spread_df(requests), runs))
     if table.empty:
         show.note("No run of this campaign kept per-request histograms: the spread behind the average is not known.")
         return

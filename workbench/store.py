@@ -255,11 +255,15 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
     RunFolderError
         When one of the two is missing or cannot be read.
     """
-    before, after = run.path / "metrics.before.prom", run.path / "metrics.after.prom"
-    if first_there(before, after) is None:
+    names = ("metrics.before.prom", "metrics.after.prom")
+    found = [first_there(run.path / name, run.path / f"{name}.gz") for name in names]
+    if found == [None, None]:
         return None
-    read = (_read_bytes(path, run.path.parent).decode("utf-8", "replace") for path in (before, after))
-    return next(read), next(read)
+    before, after = (
+        b"".join(read_chunks(real_file(path or run.path / name, run.path.parent), [])).decode("utf-8", "replace")
+        for path, name in zip(found, names, strict=True)
+    )
+    return before, after
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -145,7 +145,6 @@ def test_every_table_names_them_so(tables: Tables) -> None:
         views.runs_view(tables.runs),
         views.costs_view(costs),
         views.speedups_view(speedups),
-        views.accept_lengths_view(tables),
         views.required_acceptance_view(costs),
     ]
     for table in shown:
@@ -155,6 +154,11 @@ def test_every_table_names_them_so(tables: Tables) -> None:
         assert not table[~table["run"].str.startswith("sim")]["run"].str.contains("simulated").any()
     assert set(shown[2].set_index("run")["verdict"].filter(like="(simulated)")) == {"simulated"}
     assert views.losslessness_view(tables)["run"].tolist() == ["real"]  # their text is garbage
+    # What was forced says nothing about where drafts are accepted.
+    assert views.accept_lengths_view(tables)["run"].tolist() == ["real"]
+    needed = shown[3].set_index("run")["acceptance now"]
+    assert needed.drop("real").isna().all()
+    assert needed.notna()["real"]
 
 
 def test_figures_draw_them_as_simulated_and_call_none_a_win(tables: Tables) -> None:

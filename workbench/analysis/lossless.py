@@ -19,7 +19,7 @@ from workbench.analysis.pairing import Pair, pairs
 
 IDENTICAL = "identical"
 AS_OFTEN = "differs as often as plain against plain"
-NOT_LOSSLESS = "differs more often than the control: not lossless"
+NOT_LOSSLESS = "differs more often than the control"
 NO_CONTROL = "differs; no control to compare with"
 TOKENS, TEXTS = "tokens", "text hashes"
 _CHANCE = 0.05  # below this probability a difference in shares is no accident

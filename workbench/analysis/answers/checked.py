@@ -28,17 +28,20 @@ def lossless(found: pd.DataFrame) -> list[str]:
 
 
 def _lossless(verdict: str, same: pd.DataFrame) -> str:
+    by_token = same[same["compared"] == TOKENS]
+    same = by_token if len(by_token) else same  # stronger evidence than hashes of texts
     names = few(dict.fromkeys(map(str, same["label"])), 3)
-    how = "token by token" if (same["compared"] == TOKENS).all() else "by text hash, as no tokens were kept"
-    control = _control(same)
+    how = "token by token" if len(by_token) else "by text hash, as no tokens were kept"
     if verdict == IDENTICAL:
         answers = f"{same['num_same'].sum()} of {same['num_prompts'].sum()}"
-        return f"Greedy output is the plain one: {answers} answers of {names} are identical {how}{control}."
+        return f"Greedy output is the plain one: {answers} answers of {names} are identical {how}{_control(same)}."
     worst = most(same.assign(differing=1 - same["share"]), "differing")
     shares = f"{worst['num_same']} of {worst['num_prompts']} answers of {worst['label']} equal the baseline's {how}"
+    control = _control(same[same["run_id"] == worst["run_id"]])
     first = _first(worst)
     if verdict == NOT_LOSSLESS:
-        return f"Not lossless, going by the control: {shares}{control}{first}. {_why(worst)}"
+        how_often = "Greedy output differs from the plain one more often than the control"
+        return f"{how_often}: {shares}{control}{first}. {_why(worst)}"
     if verdict == AS_OFTEN:
         return f"Output differs as often as plain decoding does from itself: {shares}{control}{first}."
     return f"Output differs and there is no control: {shares}{first}. Measure the baseline again. {_why(worst)}"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from workbench.analysis.acceptance import accept_length_df, shorter_chains_df
 from workbench.analysis.answers import curve_name, offline_against_served
+from workbench.analysis.answers.common import real_runs
 from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.cost import required_acceptance
 from workbench.analysis.frames import Row, records
@@ -23,7 +24,7 @@ _ASSUMED_STEPS = range(1, 8)
 def accept_lengths_view(tables: Tables) -> pd.DataFrame:
     """Accept length of every run with requests, with its interval over prompts."""
     table = labelled(accept_length_df(tables.requests), tables.runs)
-    table = table[table["role"] == "speculative"]
+    table = real_runs(table[table["role"] == "speculative"])
     names = {
         "label": "run",
         "prompt_set": "prompts",
@@ -39,7 +40,7 @@ def accept_lengths_view(tables: Tables) -> pd.DataFrame:
 
 def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     """What each drafter's longest chain predicts for shorter ones, beside the runs that measured those."""
-    runs = tables.runs
+    runs = real_runs(tables.runs)
     chains = runs[
         (runs["eagle_topk"] == 1).fillna(False).astype(bool)
         & (runs["num_steps"] > 1).fillna(False).astype(bool)
@@ -90,7 +91,8 @@ def _required(row: Row) -> dict[str, object]:
     }
     if row["num_steps"] is not None:
         shown["acceptance needed"] = _acceptance(row["break_even"], row["num_steps"])
-        shown["acceptance now"] = _acceptance(row["accept_length"], row["num_steps"])
+        forced = row["origin"] == "simulated"
+        shown["acceptance now"] = None if forced else _acceptance(row["accept_length"], row["num_steps"])
         return shown
     return shown | {_at_steps(steps): _acceptance(row["break_even"], steps) for steps in _ASSUMED_STEPS}
 
