@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -267,12 +268,18 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
 
 
 def _folders_in(folder: Path) -> list[Path]:
+    """Folders by name, numbers in it by value: ``base-c8`` before ``base-c16``."""
     try:
-        return sorted(p for p in folder.iterdir() if not p.name.startswith((".", "_")) and p.is_dir())
+        found = (p for p in folder.iterdir() if not p.name.startswith((".", "_")) and p.is_dir())
+        return sorted(found, key=lambda path: (_by_value(path.name), path.name))
     except OSError as error:
         raise RunFolderError(
             f"cannot be listed ({error.strerror or error})", where=folder, next_step="check its permissions"
         ) from error
+
+
+def _by_value(name: str) -> list[tuple[str, int]]:
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
 
 
 def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:

@@ -42,7 +42,7 @@ def test_energy_of_the_fastest_run_beside_its_baseline() -> None:
         {"run_id": "forced", "label": "forced", "speedup": 2.0, "origin": "simulated", **common},
     )
     assert energy(table, speedups) == (
-        "A token takes 0.40 J of GPU energy with fast at concurrency 1, 0.50 J without speculation (0.80x)."
+        "A token takes 0.4 J of GPU energy with fast at concurrency 1, 0.5 J without speculation (0.80x)."
     )
     assert energy(table.assign(energy_j_per_tok=float("nan")), speedups) is None
 

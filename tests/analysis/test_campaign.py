@@ -171,7 +171,9 @@ def test_smollm_runs_of_the_wrong_flag_lead_nowhere() -> None:
         assert "0.45x" not in said  # 342 / 768 under the wrong flag
         assert "The best accept length measured" not in said
         # What a step costs is told by the runs with simulated acceptance: 2.50 x 767.6 / 811.5 and so on.
-        assert answer.headline == ({} if make is compare_page else {"break-even": "2.37 (simulated)"})
+        assert answer.headline == (
+            {} if make is compare_page else {"break-even": "2.37 (simulated)", "at concurrency": "1"}
+        )
     assert starting(page(SMOLLM, throughput_page), "eagle-flag does not count: Wrong flag")
     assert starting(page(SMOLLM, campaign_page), "Runs with simulated acceptance tell what a cycle costs")
 
@@ -198,7 +200,12 @@ def test_first_trial_says_do_not_enable_and_why() -> None:
     assert answer.sentence.startswith(
         "Do not enable speculation here: nothing beat the baseline at concurrency 1, 8 or 32."
     )
-    assert answer.headline == {"best speedup": "0.89x", "best accept length": "2.03", "break-even": "near 2.39"}
+    assert answer.headline == {
+        "best speedup": "0.89x",
+        "best accept length": "2.03",
+        "break-even": "near 2.39",
+        "at concurrency": "1",
+    }
     for start in (
         "Break-even accept length is near 2.39 at every number of steps from 1 to 6 ",
         "Offline and served accept length agree within 0.07",

@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from workbench import theme
 from workbench.spec import Origin
+from workbench.theme.style import level_styles
 
 
 def luminance(colour: str) -> float:
@@ -51,6 +52,13 @@ def test_names_that_would_share_a_style_are_still_told_apart() -> None:
     together = theme.series_styles(["custom-v3", "custom-v1"])
     assert together["custom-v1"] == alone[0]
     assert together["custom-v3"] != alone[0]
+
+
+def test_levels_differ_in_colour_first() -> None:
+    styles = level_styles(["concurrency 1", "concurrency 8", "concurrency 32", "concurrency 1", "concurrency 64"])
+    assert list(styles) == ["concurrency 1", "concurrency 8", "concurrency 32", "concurrency 64"]
+    assert len({style.colour for style in list(styles.values())[:3]}) == 3
+    assert styles["concurrency 64"].linestyle != styles["concurrency 1"].linestyle
 
 
 def test_twelve_names_have_twelve_styles_in_any_order() -> None:

@@ -73,6 +73,9 @@ def headline(costs: pd.DataFrame, speedups: pd.DataFrame | None = None) -> dict[
         said["break-even"] = (
             f"{answers.break_even_span(told_by) if level is None else f'near {level.value:.2f}'}{forced}"
         )
+    loads = costs["max_concurrency"].dropna().unique()
+    if said and len(loads) > 1:
+        said["at concurrency"] = f"{min(loads)}"
     return said
 
 

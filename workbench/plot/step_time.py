@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from workbench.plot.marks import column, draw_points, legend_above, nothing_to_draw, origin_handles
 from workbench.plot.names import setting_words
-from workbench.theme.style import ROLES, SeriesStyle, series_styles, themed
+from workbench.theme.style import ROLES, SeriesStyle, level_styles, themed
 
 # What tells the lines of one figure apart, where it differs; concurrency always does.
 _APART = ("campaign", "baseline_group", "drafter", "cuda_graph", "prompt_set", "ignore_eos", "basis")
@@ -34,7 +34,7 @@ def plot_step_time(points: pd.DataFrame, *, axes: Sequence[Axes]) -> Sequence[Ax
             ax.set_axis_off()
         return axes
     known = known.assign(series=_series(known), chain=known["num_draft_tokens"] == known["num_steps"] + 1)
-    styles = series_styles(known["series"])
+    styles = level_styles(known.sort_values("max_concurrency", kind="stable")["series"])
     for name, same in known.groupby("series"):
         _draw(axes, same, styles[str(name)])
     top, bottom = axes[0], axes[-1]

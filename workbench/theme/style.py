@@ -140,6 +140,12 @@ def series_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
     return styles
 
 
+def level_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
+    """Styles of the levels of one figure, in the order given: colours differ before lines do."""
+    ordered = dict.fromkeys(names)
+    return {name: _SERIES[place % len(_SERIES)] for place, name in enumerate(ordered)}
+
+
 def safe_label(text: object, width: int = 44) -> str:
     """Outside text as one line that matplotlib draws as it is: no mathtext, no unknown glyphs, cut in the middle."""
     line = " ".join(str(text).split())

@@ -158,6 +158,6 @@ def energy(runs: pd.DataFrame, speedups: pd.DataFrame) -> str | None:
     own, base = (joules[best["campaign"], best[name]] for name in ("run_id", "baseline_run_id"))
     at = "" if best["max_concurrency"] is None else f" at concurrency {best['max_concurrency']}"
     return (
-        f"A token takes {number(own)} J of GPU energy with {best['label']}{at}, {number(base)} J without speculation "
+        f"A token takes {own:.2g} J of GPU energy with {best['label']}{at}, {base:.2g} J without speculation "
         f"({own / base:.2f}x)."
     )
