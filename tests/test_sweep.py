@@ -186,6 +186,13 @@ def test_an_unknown_drafter_is_refused() -> None:
         plan(sweep=[{"drafter": "e", "speculative_num_steps": 3}])
 
 
+@pytest.mark.parametrize("server", [{"flags": {"api-key": "s3cret-value"}}, {"env": {"HF_TOKEN": "s3cret-value"}}])
+def test_secrets_are_refused_and_not_repeated(server: dict[str, object]) -> None:
+    with pytest.raises(SpecError, match="is a secret") as raised:
+        plan(server=server)
+    assert "s3cret-value" not in str(raised.value)
+
+
 def test_settings_change_the_file() -> None:
     campaign = find_campaign("quickstart", ["workload.num_prompts=2", "drafters.0.model_path=/x", "repeats=7"])
     assert (campaign.workload.num_prompts, campaign.drafters[0].model_path, campaign.repeats) == (2, "/x", 7)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -28,6 +29,15 @@ def _no_step(name: str) -> str:
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/\\]+$"), AfterValidator(_no_step)
 ]
+
+
+SECRET_FLAGS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password", "hf_token", "token"})
+_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)\Z", re.I)
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable's value must not be written down, going by its name."""
+    return _SECRET_VARIABLE.search(name) is not None
 
 
 class Frozen(BaseModel):

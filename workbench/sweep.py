@@ -23,7 +23,19 @@ from workbench.paths import campaigns_dir, slug
 from workbench.prompts import run_name
 from workbench.sglang_rules import effective_shape
 from workbench.sglang_rules.flags import flag_key
-from workbench.spec import Drafter, Frozen, Name, RunSpec, Scalar, ServerConfig, SpecDecodeConfig, Target, Workload
+from workbench.spec import (
+    SECRET_FLAGS,
+    Drafter,
+    Frozen,
+    Name,
+    RunSpec,
+    Scalar,
+    ServerConfig,
+    SpecDecodeConfig,
+    Target,
+    Workload,
+    is_secret_variable,
+)
 
 
 def _listed(value: object) -> object:
@@ -113,6 +125,19 @@ class CampaignSpec(Frozen):
     expected_start_s: float = Field(default=60.0, gt=0)
     price_per_gpu_hour: float | None = Field(default=None, ge=0)
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _no_secrets(self) -> Self:
+        flags = [*self.server.flags, *(name for block in self.sweep for name in block.flags)]
+        variables = [*self.server.env, *(name for block in self.sweep for name in block.env)]
+        secret = [name for name in flags if flag_key(name) in SECRET_FLAGS]
+        secret += [name for name in variables if is_secret_variable(name)]
+        if secret:
+            raise ValueError(
+                f"{secret[0]} is a secret, and settings are written down with every run: leave a key of the server out, "
+                "and set a variable in the shell that starts this, from where the server inherits it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _known_drafters(self) -> Self:

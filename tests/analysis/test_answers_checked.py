@@ -8,7 +8,7 @@ from analysis_tables import baseline, requests, runs, speculative, timed
 from answer_tables import cost_rows, speedup_rows
 
 from workbench.analysis.acceptance import sources_df
-from workbench.analysis.answers import break_even, drift, energy, on_cpu, pays
+from workbench.analysis.answers import break_even, drift, energy, on_cpu, pays, serve_on_a_gpu
 from workbench.analysis.fairness import fairness_df, resolved_df
 from workbench.analysis.passes import drift_df
 from workbench.analysis.views import energy_view, runs_view
@@ -89,6 +89,8 @@ def test_passes_of_other_limits_are_no_drift() -> None:
 def test_a_cpu_says_nothing_of_a_gpu() -> None:
     cpu = runs(baseline(device="cpu"), speculative(device="cpu"))
     assert str(on_cpu(cpu)).startswith("Every run was served by a CPU")
+    assert str(serve_on_a_gpu(cpu)).startswith("Serve the same pair with SGLang on a GPU")
+    assert serve_on_a_gpu(runs(baseline())) is None
     assert on_cpu(runs(baseline(device="cuda"), speculative(device="cpu"))) is None
     assert on_cpu(runs(baseline())) is None
     assert on_cpu(runs()) is None

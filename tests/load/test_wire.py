@@ -78,6 +78,16 @@ def test_the_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
         allow_sockets(4000)
 
 
+def test_a_server_behind_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        send(handler, (handler.headers.get("Authorization") or "none").encode())
+
+    with answering(handle) as url:
+        assert fetch(url) == (200, "none")
+        monkeypatch.setenv("WORKBENCH_API_KEY", "k")
+        assert fetch(url) == (200, "Bearer k")
+
+
 def test_fetch() -> None:
     def handle(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         if handler.path == "/slow":

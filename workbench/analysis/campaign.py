@@ -110,6 +110,7 @@ def campaign_answer(
         *(f"{few(servers)}: {action}." for action, servers in _servers_by(faults, "next_action").items()),
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
+        answers.serve_on_a_gpu(tables.runs),
     )
     sentence = joined([_flag_sentence(flagged), answers.pays(speedups), answers.next_run(missing) if missing else None])
     return Answer(sentence, points, actions, headline(costs, speedups))
@@ -164,7 +165,11 @@ def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFr
         answers.rate_misleads(costs, tables.runs),
         answers.same_points(same_points_df(tables.runs)),
     )
-    actions = keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs))
+    actions = keep(
+        answers.missing_sentence(missing) if missing else None,
+        answers.fixed_cost(costs),
+        answers.serve_on_a_gpu(tables.runs),
+    )
     return Answer(sentence, points, actions, headline(costs))
 
 
@@ -239,7 +244,11 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         *answers.undecided(speedups),
     )
     missing = answers.never_measured(costs)
-    actions = keep(answers.missing_sentence(missing) if missing else None, answers.fixed_cost(costs))
+    actions = keep(
+        answers.missing_sentence(missing) if missing else None,
+        answers.fixed_cost(costs),
+        answers.serve_on_a_gpu(tables.runs),
+    )
     return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs, speedups))
 
 

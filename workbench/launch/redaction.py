@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from workbench.provenance import redact
+from workbench.spec import SECRET_FLAGS, is_secret_variable
 
 HIDDEN = "***"
 MIN_LENGTH = 6
 """Shorter values would be found everywhere."""
 
-_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)\Z", re.I)
-_SECRET_FLAGS = frozenset({"--api-key", "--admin-api-key", "--ssl-keyfile-password", "--hf-token", "--token"})
+_SECRET_FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in SECRET_FLAGS)
 _RECORDED_VARIABLE = re.compile(
     r"(?:NCCL|TORCH_NCCL|GLOO|CUDA|SGLANG|SGL|FLASHINFER|TORCHINDUCTOR|OMP|MKL)_|SIMULATE_ACC"
 )
@@ -22,12 +22,12 @@ _RECORDED_VARIABLE = re.compile(
 
 def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """Values of variables and flags that are secret by their name, longest first."""
-    found = {value for name, value in env.items() if _SECRET_VARIABLE.search(name)}
+    found = {value for name, value in env.items() if is_secret_variable(name)}
     for previous, argument in zip(["", *argv], argv, strict=False):
         name, assigned, value = argument.partition("=")
         if previous in _SECRET_FLAGS:
             found.add(argument)
-        elif assigned and (name in _SECRET_FLAGS or _SECRET_VARIABLE.search(name)):
+        elif assigned and (name in _SECRET_FLAGS or is_secret_variable(name)):
             found.add(value)
     return tuple(sorted((value for value in found if len(value) >= MIN_LENGTH), key=len, reverse=True))
 
@@ -48,7 +48,7 @@ def shown_argv(argv: Sequence[str], env: Mapping[str, str] | None = None) -> lis
 def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that bear on speed (NCCL, CUDA, SGLang, threads), by name, secrets hidden."""
     return {
-        name: HIDDEN if _SECRET_VARIABLE.search(name) else redact(value)
+        name: HIDDEN if is_secret_variable(name) else redact(value)
         for name, value in sorted(env.items())
         if _RECORDED_VARIABLE.match(name)
     }

@@ -19,7 +19,7 @@ import aiohttp
 from workbench.errors import UsageError
 from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
 from workbench.load.records import NOT_SENT, LoadResult, RequestRecord, summarise
-from workbench.load.wire import allow_sockets, run_async
+from workbench.load.wire import allow_sockets, auth_headers, run_async
 from workbench.prompts import Prompt
 from workbench.spec import Workload
 
@@ -128,7 +128,7 @@ async def _run_slots(shared: _Drive, slots: int) -> float:
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
     timeout = aiohttp.ClientTimeout(total=shared.timeout_s, sock_connect=min(_CONNECT_S, shared.timeout_s))
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS
+        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS | auth_headers()
     ) as session:
         began, shared.zero = time.thread_time(), time.perf_counter()
         async with TaskGroup() as group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import threading
 from collections.abc import Callable, Coroutine
@@ -81,12 +82,21 @@ def allow_sockets(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
+def auth_headers() -> dict[str, str]:
+    """What a server behind ``--api-key`` wants, from the variable WORKBENCH_API_KEY."""
+    key = os.environ.get("WORKBENCH_API_KEY", "").strip()
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def fetch(url: str, *, method: str = "GET", timeout_s: float = 10.0) -> tuple[int, str]:
     """Status and text of one short request; status 0 and the reason when there is no answer."""
 
     async def main() -> tuple[int, str]:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.request(method, url) as response:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=auth_headers()) as session,
+            session.request(method, url) as response,
+        ):
             return response.status, (await response.read()).decode("utf-8", "replace")
 
     try:

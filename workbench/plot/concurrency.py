@@ -29,9 +29,12 @@ _SETTINGS = ("num_steps", *(name for name in SETTINGS if name != "max_concurrenc
 _MOST_NAMES = 4
 
 
+_ONE_SCALE = 5  # speeds within this factor are told apart on a linear axis from 0
+
+
 @themed
 def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
-    """Output speed (log scale) by requests in flight, baselines in ink.
+    """Output speed by requests in flight, on a log scale where it spans more than a factor of 5; baselines in ink.
 
     Points are joined within one drafter (or baseline group) and setting; drafters measured at one concurrency only
     stand in grey beside each other. Speed is that of the decode phase where it is known, else end to end.
@@ -105,13 +108,17 @@ def _speed(runs: pd.DataFrame) -> pd.Series:
 def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     ax.set_xticks(list(levels.values()), [str(level) for level in levels])
     ax.set_xlim(-0.6, len(levels) - 0.4)
-    ax.set_yscale("log")
-    ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
-    ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
     ax.set_xlabel("requests in flight")
-    ax.set_ylabel("output speed (tok/s, log scale)")
+    if known["value"].max() < _ONE_SCALE * known["value"].min():
+        ax.set_ylim(0, known["value"].max() * 1.15)
+        ax.set_ylabel("output speed (tok/s)")
+    else:
+        ax.set_yscale("log")
+        ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
+        ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.set_ylabel("output speed (tok/s, log scale)")
     ax.grid(False, axis="x")
 
 

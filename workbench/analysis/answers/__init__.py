@@ -11,7 +11,7 @@ from workbench.analysis.answers.break_even import (
     graphs_off,
     shared_level,
 )
-from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, step_time
+from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, serve_on_a_gpu, step_time
 from workbench.analysis.answers.common import all_on_cpu, at_lowest, break_even_span, real_runs
 from workbench.analysis.answers.drafters import (
     accepts_nothing,
@@ -72,6 +72,7 @@ __all__ = [
     "real_runs",
     "same_data",
     "same_points",
+    "serve_on_a_gpu",
     "shared_level",
     "step_time",
     "timing_noise",

@@ -126,6 +126,16 @@ def on_cpu(runs: pd.DataFrame) -> str | None:
     )
 
 
+def serve_on_a_gpu(runs: pd.DataFrame) -> str | None:
+    """The next action of a campaign that has no GPU in it."""
+    if not all_on_cpu(runs):
+        return None
+    return (
+        "Serve the same pair with SGLang on a GPU before deciding anything (`workbench run h200_smollm2` is such a "
+        "campaign): the time of a verify cycle there decides, and the accept length carries over."
+    )
+
+
 def drift(found: pd.DataFrame) -> str | None:
     """The largest change between the first baseline of a load and the one measured again, from `drift_df`."""
     loads = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos", "max_new_tokens"]
