@@ -49,7 +49,7 @@ docs: $(VENV)/.base
 # A live campaign on the embedded engine: CPU, a real 135M target, a real drafter, minutes.
 quickstart: $(VENV)/.engine
 	$(BIN)/workbench run quickstart
-	$(BIN)/workbench report --campaign quickstart
+	$(BIN)/workbench report
 
 lab: $(VENV)/.base
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks

@@ -12,7 +12,7 @@ from scripted_server import running
 
 from workbench import attached, measure
 from workbench.attached import Attachment, LogCopy, attached_plan, attachment
-from workbench.errors import LaunchError, UsageError
+from workbench.errors import LaunchError, LogError, UsageError
 from workbench.recording import Ended
 from workbench.spec import RunSpec
 from workbench.store import read_requests, read_run
@@ -115,7 +115,7 @@ def test_faults_in_what_was_given(root: Path, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="no healthy server answers") as caught:
         attached_plan(campaign, Attachment("http://127.0.0.1:9"))
     assert caught.value.exit_code == 6
-    with pytest.raises(LaunchError, match="no such log"):
+    with pytest.raises(LogError, match="no such log"):
         attached_plan(campaign, Attachment("http://127.0.0.1:9", tmp_path / "absent.log"))
     with pytest.raises(UsageError, match="a log without a server"):
         attachment("", "x.log")

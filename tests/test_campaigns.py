@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from run_folders import write_campaign
 
-from workbench.campaigns import campaign_folder, campaign_folders
+from workbench.campaigns import campaign_folder, campaign_folders, campaigns_named
 from workbench.errors import SpecError
 from workbench.paths import ROOT_ENV
 
@@ -28,6 +28,9 @@ def test_recorded_campaigns_come_first_and_a_second_of_one_name_is_told_apart(da
     assert list(campaign_folders()) == ["a", "b", "runs/a", "c"]
     assert campaign_folder("runs/a") == data / "runs" / "a"
     assert campaign_folder("a") == data / "recorded" / "a"
+    assert campaigns_named("a") == [data / "recorded" / "a", data / "runs" / "a"]
+    assert campaigns_named("b") == [data / "recorded" / "b"]
+    assert campaigns_named("runs/a") == [data / "runs" / "a"]
 
 
 def test_what_is_hidden_or_no_folder_is_no_campaign(data: Path) -> None:

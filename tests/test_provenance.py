@@ -39,7 +39,13 @@ def test_hashes(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert hash_path(tmp_path) == before
     (tmp_path / "sub" / "b").write_bytes(b"")
-    assert hash_path(tmp_path) != before
+    changed = hash_path(tmp_path)
+    assert changed != before
+    # What a command that measured nothing new leaves behind.
+    (tmp_path / "progress.log").write_text("measured already")
+    (tmp_path / "_notebooks").mkdir()
+    (tmp_path / "_notebooks" / "run.ipynb").write_text("{}")
+    assert hash_path(tmp_path) == changed
 
 
 def test_redact(monkeypatch: pytest.MonkeyPatch) -> None:

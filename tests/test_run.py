@@ -138,7 +138,7 @@ def test_the_notebook_takes_what_the_command_line_gives(
         (("small", "--set", "repeat=3"), 3, "did you mean 'repeats'?"),
         (("small", "--attach", "nowhere"), 2, "not the URL of a server"),
         (("small", "--attach", "http://127.0.0.1:9"), 6, "no healthy server answers there"),
-        (("small", "--attach", "http://127.0.0.1:9", "--log", "absent.log"), 6, "no such log"),
+        (("small", "--attach", "http://127.0.0.1:9", "--log", "absent.log"), 3, "no such log"),
         (("small", "--log", "absent.log"), 2, "give --attach URL"),
         (("small", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the reference engine"),
         (("small", "--engine", "sglang", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the sglang"),
@@ -202,7 +202,9 @@ def test_the_command_measures_tells_and_keeps_the_notebook(root: Path) -> None:
     assert code == 1
     assert out.startswith("2 of 3 runs are measured, missing are:\n")
     assert re.search(r"^  eagle3-d-s3-k1-n4-c1-\w+  failed       the GPU ran out of memory", out, re.M)
-    assert out.splitlines()[-1] == str(root / "data/runs/small/_notebooks/10_run_campaign.ipynb")
+    notebook, pages = out.splitlines()[-2:]
+    assert notebook == f"executed notebook: {root / 'data/runs/small/_notebooks/10_run_campaign.ipynb'}"
+    assert pages == "its pages: workbench report --campaign small"
     assert "[2/3] eagle3-d-s3-k1-n4: 1 run" in err and "loading weights" in err
     outputs = json.dumps(notebook_of(root))
     assert "Of 3 runs: 2 runs measured, 0 kept from before, 1 failed." in outputs

@@ -143,11 +143,12 @@ def test_gpu_hours() -> None:
         ("workload: {prompt_set: mixed, num_prompts", "workload: {prompt_set: mixed, num_promts", "num_prompts"),
         ("title: Small", "titel: Small", "title"),
         ("speculative_num_steps: 3", "speculative_steps: 3", "speculative_num_steps"),
+        ("title: Small", "title: Small\nnum_prompts: 3", "workload.num_prompts"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_its_line_and_the_nearest(change: str, line: str, said: str) -> None:
     text = SMALL.replace(change, line)
-    number = next(n for n, content in enumerate(text.splitlines(), 1) if line in content)
+    number = next(n for n, content in enumerate(text.splitlines(), 1) if line.splitlines()[-1] in content)
     with pytest.raises(SpecError) as caught:
         parse_campaign(text, name="c.yaml")
     assert str(caught.value).startswith(f"c.yaml:{number}: ")

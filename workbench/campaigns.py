@@ -19,6 +19,18 @@ def campaign_folders() -> dict[str, Path]:
     return named
 
 
+def campaigns_named(name: str) -> list[Path]:
+    """The folder of a campaign, and where recorded data has its name too, that of the one measured here.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name.
+    """
+    here = campaign_folders().get(f"{runs_dir().name}/{name}")
+    return [campaign_folder(name), *([here] if here is not None else [])]
+
+
 def campaign_folder(name: str) -> Path:
     """The folder of a campaign.
 

@@ -30,6 +30,7 @@ def abilities() -> list[Ability]:
         _package("run notebooks", "papermill", "pip install -e ."),
         _package("make pages", "nbconvert", "pip install -e ."),
         _package("explore in JupyterLab", "jupyterlab", "pip install -e ."),
+        _package("run the embedded engine", "torch", "make quickstart, or pip install -e '.[reference]'"),
         _package("serve with SGLang", "sglang", "conda env create -f environment.yml, on the GPU node"),
         _program("NVIDIA driver", "nvidia-smi", "needed on the GPU node only"),
         _program("browser tests", "chromium", "apt-get install chromium; needed for development only"),

@@ -55,13 +55,20 @@ def versions() -> dict[str, str]:
     return found
 
 
+_WORKING = frozenset({"_kept", "_notebooks", "_lock", "_command", "progress.log"})
+
+
 def hash_path(path: Path) -> str:
-    """First 16 hex digits of the SHA-256 of a file, or of the names and hashes of all files in a folder."""
+    """First 16 hex digits of the SHA-256 of a file, or of the names and hashes of all files in a folder.
+
+    What a measuring command leaves in a campaign beside its data (`_WORKING`) does not count.
+    """
     try:
         if not path.is_dir():
             return _hash_file(path)[:16]
         listing = hashlib.sha256()
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        kept = (p for p in path.rglob("*") if p.relative_to(path).parts[0] not in _WORKING and p.is_file())
+        for file in sorted(kept):
             listing.update(
                 f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode(errors="backslashreplace")
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.analysis.wording import count
-from workbench.campaigns import campaign_folder, campaign_folders
+from workbench.campaigns import campaign_folders, campaigns_named
 from workbench.errors import InputError, SpecError
 from workbench.paths import notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
 from workbench.store import Campaign, read_campaign
@@ -126,7 +126,7 @@ def _fitting(campaign: Campaign) -> list[str]:
 
 
 def _reference(campaign: Campaign) -> str:
-    """The name under which `campaign_folder` finds this campaign again."""
+    """The name under which `campaigns.campaign_folder` finds this campaign again."""
     return next((name for name, folder in campaign_folders().items() if folder == campaign.path), campaign.info.name)
 
 
@@ -252,7 +252,8 @@ def _made(pages: Sequence[Planned], kept: Sequence[Planned], bad: int) -> str:
 
 
 def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
-    folders = dict.fromkeys(map(campaign_folder, names) if names else campaign_folders().values())
+    named = [folder for name in names for folder in campaigns_named(name)] if names else campaign_folders().values()
+    folders = dict.fromkeys(named)
     read: list[Campaign] = []
     faults: list[str] = []
     for folder in folders:

@@ -66,6 +66,7 @@ class Request:
 class Outcome:
     """What came of a campaign, in a sentence and a line for each run that is missing."""
 
+    campaign: str
     sentence: str
     missing: str
     notebook: Path
@@ -73,7 +74,8 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        return "\n".join(part for part in (self.sentence, self.missing, str(self.notebook)) if part)
+        pages = f"executed notebook: {self.notebook}\nits pages: workbench report --campaign {self.campaign}"
+        return "\n".join(part for part in (self.sentence, self.missing, pages) if part)
 
 
 def dry_run(request: Request) -> str:
@@ -131,7 +133,7 @@ def _outcome(plan: Plan, done: NotebookRun) -> Outcome:
     if done.status is not RunState.OK:
         sentence = f"The run notebook {done.status}: {done.reason or 'no reason given'}\n{sentence}"
         code = NotebookError.exit_code
-    return Outcome(sentence, live.missing_text(missing), done.output, code)
+    return Outcome(plan.campaign.name, sentence, live.missing_text(missing), done.output, code)
 
 
 def _sentence(plan: Plan, missing: int) -> str:

@@ -134,7 +134,7 @@ class CampaignSpec(Frozen):
         secret += [name for name in variables if is_secret_variable(name)]
         if secret:
             raise ValueError(
-                f"{secret[0]} is a secret, and settings are written down with every run: leave a key of the server out, "
+                f"{secret[0]} is a secret, and settings are written down with every run: leave a server key out, "
                 "and set a variable in the shell that starts this, from where the server inherits it"
             )
         return self
@@ -199,6 +199,9 @@ class Plan:
         return seconds / 3600 * self.campaign.server.tp_size * self.campaign.server.dp_size
 
 
+_ROOMS: Mapping[str, Any] = {"workload": CampaignWorkload, "server": ServerConfig, "target": Target}
+
+
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
@@ -240,20 +243,24 @@ def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
     where = f"{name}:{line}" if line else name
     field = ".".join(str(part) for part in path)
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
+        near = _nested(str(path[-1])) if len(path) == 1 else []
+        near = near or difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
         return SpecError(
             f"unknown setting {field!r}", where=where, next_step=_did_you_mean(near).removeprefix("; ") or None
         )
     return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where)
 
 
+def _nested(name: str) -> list[str]:
+    """Where a setting lies that was given at the top by its own name alone."""
+    return [f"{room}.{name}" for room, model in _ROOMS.items() if name in model.model_fields]
+
+
 def _names_at(path: Sequence[int | str]) -> list[str]:
     """Names of the model that a path leads to, for suggestions."""
     model: Any = CampaignSpec
-    named: Mapping[str, Any] = {"target": Target, "drafters": Drafter, "workload": CampaignWorkload}
-    named = {**named, "server": ServerConfig, "sweep": SweepBlock}
     for part in path:
-        model = named.get(str(part), model)
+        model = {**_ROOMS, "drafters": Drafter, "sweep": SweepBlock}.get(str(part), model)
     return list(model.model_fields)
 
 

@@ -21,7 +21,7 @@ import pytest
 from launching import CASE, OWN, alive, served, wait_for
 from scripted_server import command, running
 
-from workbench.errors import LaunchError, UsageError
+from workbench.errors import LaunchError, LogError, UsageError
 from workbench.launch import ready
 from workbench.launch.guard import Guard
 from workbench.launch.places import reserved_port
@@ -371,7 +371,7 @@ def test_a_server_that_somebody_else_runs_is_used_and_left_alone(tmp_path: Path)
         assert (server.url, server.pid, server.pgid, server.log) == (url, None, None, log)
         assert generate(server.url) == 200
         assert server.failure() is None
-        with pytest.raises(LaunchError, match="no such log"):
+        with pytest.raises(LogError, match="no such log"):
             attach(url, tmp_path / "absent.log")
     with pytest.raises(LaunchError, match="no healthy server"):
         attach(url, timeout_s=0.5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from workbench.errors import LaunchError
+from workbench.errors import LaunchError, LogError
 from workbench.launch import state
 from workbench.launch.failure import LaunchFailure, explain
 from workbench.launch.guard import Guard, born
@@ -103,10 +103,12 @@ def attach(url: str, log: Path | None = None, *, timeout_s: float = 30.0) -> Ser
     Raises
     ------
     LaunchError
-        When ``/health`` is not answered with 200 in time, or the log does not exist.
+        When ``/health`` is not answered with 200 in time.
+    LogError
+        When the log does not exist.
     """
     if log is not None and not log.is_file():
-        raise LaunchError("no such log", where=log, kind="missing_file", next_step="give the file the server writes to")
+        raise LogError("no such log", where=log, next_step="give the file that the server writes to")
     if not answers(url, timeout_s):
         raise LaunchError("no healthy server answers there", where=url, next_step=f"try curl {shlex.quote(url)}/health")
     return Server(url, None, None, log, _now())
