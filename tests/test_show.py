@@ -66,13 +66,15 @@ def test_a_column_that_says_the_same_in_every_row_is_said_once(shown: Shown) -> 
     runs = table(run=["a", "b", "c"], group=["A", "A", "A"], steps=[3, 3, 3], speed=[1.0, 2.0, 3.0], graphs=[True] * 3)
     show.table(runs, caption="Runs.", name="runs")
     assert shown.cells()[0] == ["run", "speed"]
-    assert shown.soup.find("p", class_="wb-empty").get_text() == "In every row: group A, steps 3, graphs yes."
+    assert (
+        shown.soup.find("p", class_="wb-empty").get_text() == "The same in every row: group: A; steps: 3; graphs: yes."
+    )
 
 
 def test_a_column_without_any_value_is_named(shown: Shown) -> None:
     show.table(table(run=["a", "b", "c"], rate=[None] * 3, speed=[1.0, None, 3.0]), caption="Runs.", name="runs")
     assert shown.cells() == [["run", "speed"], ["a", "1.00"], ["b", "\N{EN DASH}"], ["c", "3.00"]]
-    assert "Not known for any row: rate." in shown.text[0]
+    assert "No row has a value for: rate." in shown.text[0]
 
 
 @pytest.mark.parametrize(

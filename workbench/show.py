@@ -68,9 +68,9 @@ def _folded(shown: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for name in shown.columns[1:]
         if name not in missing and (text := _same_text(shown[name])) is not None
     }
-    said = [f"{name} {text}" for name, text in same.items()]
-    sentences = [f"In every row: {', '.join(said)}."] if said else []
-    sentences += [f"Not known for any row: {', '.join(missing)}."] if missing else []
+    said = [f"{name}: {text}" for name, text in same.items()]
+    sentences = [f"The same in every row: {'; '.join(said)}."] if said else []
+    sentences += [f"No row has a value for: {', '.join(missing)}."] if missing else []
     return shown.drop(columns=[*same, *missing]), sentences
 
 

@@ -22,7 +22,8 @@ def test_first_trial_comes_nearest_with_the_longest_chain() -> None:
     tables = recorded(FIRST)
     assert best_shape(costs_of(tables), speedups_of(tables)) == (
         "Nearest to the baseline, and still below it: 7 draft tokens (6 steps). n24000L on mix_heldout reaches 0.48x "
-        "at 2, 0.61x at 3, 0.83x at 5, 0.85x at 6 and 0.89x at 7 draft tokens; the intervals at 3, 5 and 6 overlap it."
+        "at 2, 0.61x at 3, 0.83x at 5, 0.85x at 6 and 0.89x at 7 draft tokens; the intervals of the "
+        "speedups at 3, 5 and 6 draft tokens overlap that at 7."
     )
 
 
@@ -75,7 +76,7 @@ def test_trees_of_one_depth_may_differ_in_draft_tokens() -> None:
 def test_one_interval_that_overlaps() -> None:
     ends = [{"low": 0.4, "high": 0.6}, {"low": 0.55, "high": 0.9}]
     said = best_shape(cost_rows(chain(1, 0.5), chain(2, 0.7)), speedup_rows(*ends))
-    assert said.endswith("0.70x at 3 draft tokens; the interval at 2 overlaps it.")
+    assert said.endswith("0.70x at 3 draft tokens; the interval of the speedup at 2 draft tokens overlaps that at 3.")
 
 
 def test_simulated_runs_are_no_shape_to_recommend() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from analysis_tables import recorded
 from answer_tables import cost_rows, costs_of, exactly, with_runs
@@ -17,16 +19,18 @@ def missing_of(tables: Tables) -> Missing:
 
 
 def test_kimi_the_run_that_was_never_made() -> None:
-    # 2.1 over the middle of 63.6 / 40.8 = 1.559 and 1.65 x 63.6 / 62.9 = 1.668 is 1.30
+    # 2.1 over the middle of 63.6 / 40.8 = 1.559 and 1.65 x 63.6 / 62.9 = 1.668 is 1.30. By time: 1000 / 40.8 = 24.5 ms
+    # and 1.65 x 1000 / 62.9 = 26.2 ms, middle 25.37, against 1000 / 90 = 11.11 ms: 2.1 x 11.11 / 25.37 = 0.92
     missing = missing_of(recorded(KIMI))
     assert next_run(missing) == (
-        "The run to make next: custom-v3 at 4-5 draft tokens with CUDA graphs on, about 1.3x expected."
+        "The run to make next: custom-v3 at 4-5 draft tokens with CUDA graphs on, 0.9x to 1.3x expected, depending on "
+        "whether the time of a cycle (0.9x) or its ratio to a plain step (1.3x) carries over from baseline A to B."
     )
     assert missing_sentence(missing) == (
         "Measure custom-v3 at 4-5 draft tokens with CUDA graphs on before collecting more training data: it was never "
         "measured (1 run at 82.3 tok/s does not state the draft tokens). It reached 2.1 at 5 draft tokens with graphs "
-        "off, and break-even at 4 was 1.56-1.67, so about 1.3x is expected, if that ratio carries over from baseline "
-        "A to baseline B."
+        "off, and break-even at 4 was 1.56-1.67, so about 1.3x is expected if that ratio carries over from baseline "
+        "A to baseline B, and 0.9x if a cycle still takes 24.5-26.2 ms where a plain step takes 11.1 ms."
     )
 
 
@@ -39,7 +43,20 @@ def test_a_slower_baseline_promises_more_and_a_faster_one_less() -> None:
 def test_another_accept_length_changes_the_promise() -> None:
     longer = missing_of(with_runs(recorded(KIMI), {"custom-v3-n5-nograph": exactly("accept_length", 2.6)}))
     assert "It reached 2.6 at 5 draft tokens" in missing_sentence(longer)
-    assert next_run(longer).endswith("about 1.6x expected.")  # 2.6 / 1.614
+    # 2.6 x 11.11 / 25.37 = 1.14 and 2.6 / 1.614 = 1.61
+    assert ", 1.1x to 1.6x expected, depending on " in next_run(longer)
+
+
+def test_without_the_time_of_a_plain_step_the_condition_stays() -> None:
+    missing = replace(missing_of(recorded(KIMI)), plain_ms=None)
+    assert next_run(missing).endswith("about 1.3x expected if break-even carries over from baseline A to B.")
+    assert missing_sentence(missing).endswith("expected if that ratio carries over from baseline A to baseline B.")
+
+
+def test_baselines_of_one_speed_promise_one_figure() -> None:
+    # 63.6 tok/s is 15.72 ms: 2.1 x 15.72 / 25.37 = 1.30, as by the ratio.
+    alike = missing_of(with_runs(recorded(KIMI), {"base-b-c1": exactly("output_tok_per_s", 63.6)}))
+    assert next_run(alike).endswith("with CUDA graphs on, about 1.3x expected.")
 
 
 @pytest.mark.parametrize(

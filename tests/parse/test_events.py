@@ -13,6 +13,7 @@ STAMP = "[2026-01-05 10:00:00 TP1] "
 # Message, kind, fields.
 CASES: list[tuple[str, EventKind, dict[str, str]]] = [
     ("The server is fired up and ready to roll!", EventKind.READY, {}),
+    ("Embedded engine of workbench 0.1.0, torch 2.13.0+cpu, 2 threads; log lines as", EventKind.EMBEDDED, {}),
     (
         "Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=70.10 GB, mem usage=14.99 GB.",
         EventKind.WEIGHTS,

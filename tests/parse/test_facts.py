@@ -32,6 +32,12 @@ def test_nothing_said() -> None:
     assert parse_log("hello\n").facts == StartupFacts()
 
 
+def test_the_embedded_engine_says_so() -> None:
+    line = "[2026-01-05 10:00:00] Embedded engine of workbench 0.1.0, torch 2.13.0, 2 threads\n"
+    assert parse_log(line).facts.is_embedded
+    assert not parse_log(line.replace("] Embedded", "] An embedded")).facts.is_embedded
+
+
 # ---- recorded logs: expected values read from the files with grep -n --------------------------------------------
 
 

@@ -104,6 +104,7 @@ def campaign_answer(
         answers.offline_agrees(tables.runs, tables.offline),
         answers.drift(drift),
         answers.timing_noise(speedups, tables.runs, drift),
+        answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),
     )
     actions = keep(
@@ -240,6 +241,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.energy(tables.runs, speedups),
         answers.drift(drift),
         answers.timing_noise(speedups, tables.runs, drift),
+        answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),
         *answers.undecided(speedups),
     )

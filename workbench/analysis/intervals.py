@@ -6,8 +6,8 @@ every resample is also scaled by ``exp(s t sqrt(1/P + 1/Q))``: P and Q are the p
 standard deviation of the log speed of repeated passes in the campaign, t from Student's distribution with the degrees
 of freedom of s. Without any repeated pass there is no verdict.
 
-Above concurrency 1 a pass is one draw: its speed is that of one request times the requests in flight, which takes all
-slots as busy.
+Above concurrency 1 a pass is one draw: the tokens and seconds of its window in which all slots are busy. Only where
+nobody timed that, its speed is that of one request times the requests in flight, which takes all slots as busy.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 
 from workbench.analysis.frames import Floats, Row, interval, resample_weights
 from workbench.analysis.pairing import NOT_DECIDABLE
-from workbench.analysis.passes import Arm, PassSpread, largest_difference
+from workbench.analysis.passes import Arm, BusyPasses, PassSpread, largest_difference
 
 MIN_PASSES = 5  # of each arm, above concurrency 1
+SHORT_S = 2.0  # passes whose slots are busy for less hold a few requests, and their speed depends on which
 
 
 def by_prompts(spec: Arm, base: Arm, spread: PassSpread, n_boot: int, seed: int) -> Row:
@@ -37,6 +38,36 @@ def by_prompts(spec: Arm, base: Arm, spread: PassSpread, n_boot: int, seed: int)
     low, high = _ends(ratios * _pass_noise(spec, base, spread, n_boot, seed))
     row["method"] += ", widened by the spread between passes"
     return row | {"low": low, "high": high} | _said(_verdict(low, high), notes)
+
+
+def by_busy_windows(spec: BusyPasses, base: BusyPasses, whole: float | None, n_boot: int, seed: int) -> Row:
+    """Speedup above concurrency 1 of passes that the client timed, at least `MIN_PASSES` of each arm.
+
+    ``whole`` is the speedup of whole passes, their beginnings and ends included. Where passes are shorter than
+    `SHORT_S` there is a verdict only if it lies on the same side of 1.
+    """
+    arms = spec, base
+    count = min(len(arm.seconds) for arm in arms)
+    row = _figures(spec.speed, base.speed, count, "bootstrap over passes, while all slots are busy")
+    drawn = []
+    for place, arm in enumerate(arms):
+        weights = resample_weights(len(arm.seconds), n_boot, seed + place)
+        drawn.append((weights @ arm.tokens) / (weights @ arm.seconds))
+    low, high = _ends(drawn[0] / drawn[1])
+    notes = [f"{len(spec.seconds)} passes against {len(base.seconds)}"]
+    verdict = _verdict(low, high)
+    busy = busy_seconds(spec, base)
+    if busy < SHORT_S:
+        notes.append(f"short passes (busy {busy:.1f} s)")
+        if whole is not None and {"win": whole <= 1, "loss": whole >= 1}.get(verdict, False):
+            notes.append(f"whole passes, beginnings and ends included, give {whole:.2f}x: measure longer ones")
+            verdict = NOT_DECIDABLE
+    return row | {"low": low, "high": high} | _said(verdict, notes)
+
+
+def busy_seconds(*arms: BusyPasses) -> float:
+    """How long all slots are busy in the median pass, of the arm where that is shortest."""
+    return min(float(np.median(arm.seconds)) for arm in arms)
 
 
 def by_passes(spec: Arm, base: Arm, in_flight: float, n_boot: int, seed: int) -> Row:

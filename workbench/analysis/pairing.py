@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.analysis.frames import Row, in_time, known, number, records, same_where_known, speed_of
+from workbench.analysis.passes import busy_passes
 
 NOT_DECIDABLE = "not decidable"
 
@@ -107,7 +108,7 @@ def _with_speeds(run: Row, baselines: Sequence[Row]) -> Pair:
         speed = _speed(run, basis)
         bases = [(base, value) for base in baselines if (value := _speed(base, basis)) is not None]
         if speed is not None and bases:
-            return Pair(run, tuple(base for base, _ in bases), basis, speed, _pooled(bases))
+            return Pair(run, tuple(base for base, _ in bases), basis, speed, _pooled(bases, basis))
     return Pair(run, tuple(baselines), problem=_no_speed(run, baselines))
 
 
@@ -130,14 +131,28 @@ def _speed(run: Row, basis: str) -> Speed | None:
     return Speed(value, value if low is None else low, value if high is None else high)
 
 
-def _pooled(bases: Sequence[tuple[Row, Speed]]) -> Speed:
-    """All tokens over all time where every baseline states its tokens, else the mean."""
+def _pooled(bases: Sequence[tuple[Row, Speed]], basis: str) -> Speed:
+    """All tokens over all time where every baseline states its tokens, else the mean.
+
+    Of decode speeds, the tokens of the windows in which all slots are busy; one request at a time, those after the
+    first of each answer.
+    """
     low, high = min(speed.low for _, speed in bases), max(speed.high for _, speed in bases)
-    tokens = [number(base["completion_tokens"]) or 0.0 for base, _ in bases]
-    if len(bases) == 1 or not all(tokens):
+    decode, alone = basis == "decode", number(bases[0][0]["max_concurrency"]) == 1
+    tokens = [_tokens(base, first=not (decode and alone)) for base, _ in bases]
+    passes = busy_passes([base for base, _ in bases]) if decode and not alone else None
+    if len(bases) > 1 and passes is not None:
+        value = passes.speed
+    elif len(bases) == 1 or not all(tokens):
         value = sum(speed.value for _, speed in bases) / len(bases)
     else:
         seconds = sum(count / speed.value for count, (_, speed) in zip(tokens, bases, strict=True))
         value = sum(tokens) / seconds
     # Two baselines of one value each are two passes, not a range that a source states.
     return Speed(value, low, high) if len(bases) == 1 else Speed(value, value, value)
+
+
+def _tokens(base: Row, *, first: bool) -> float:
+    """Tokens of a baseline's answers, with the first of each or without; 0 where that is not known."""
+    tokens, answers = number(base["completion_tokens"]) or 0.0, number(base["num_requests"])
+    return tokens if first or answers is None else tokens - answers

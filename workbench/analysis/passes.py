@@ -81,6 +81,18 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
+class BusyPasses:
+    """Tokens and seconds of the window in which all slots are busy, one entry a pass."""
+
+    tokens: Floats
+    seconds: Floats
+
+    @property
+    def speed(self) -> float:
+        return float(self.tokens.sum() / self.seconds.sum())
+
+
+@dataclass(frozen=True, slots=True)
 class PassSpread:
     """Standard deviation of the logarithm of a pass's speed, pooled over arms that were measured more than once.
 
@@ -89,6 +101,20 @@ class PassSpread:
 
     deviation: float
     degrees: int
+
+
+def busy_passes(runs: Sequence[Row]) -> BusyPasses | None:
+    """The passes of one arm as the client timed them; ``None`` unless every run has them."""
+    passes: list[tuple[float, float]] = []
+    for run in runs:
+        speeds, seconds = run["pass_decode_tok_per_s"] or [], run["pass_busy_s"] or []
+        if not speeds or len(speeds) != len(seconds):
+            return None
+        passes += zip(speeds, seconds, strict=True)
+    held = np.asarray(passes, dtype=np.float64).reshape(-1, 2)
+    if not len(held) or not (np.isfinite(held).all() and (held > 0).all()):
+        return None
+    return BusyPasses(held[:, 0] * held[:, 1], held[:, 1])
 
 
 def timings_by_run(requests: pd.DataFrame) -> dict[tuple[str, str], Timings]:

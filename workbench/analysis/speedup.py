@@ -10,15 +10,17 @@ import pandas as pd
 
 from workbench.analysis.fairness import fairness_df, same_points_df
 from workbench.analysis.frames import Row, grouped, number, records, speed_of, typed
-from workbench.analysis.intervals import MIN_PASSES, by_passes, by_prompts
+from workbench.analysis.intervals import MIN_PASSES, busy_seconds, by_busy_windows, by_passes, by_prompts
 from workbench.analysis.log_speed import agreed_verdict, log_speed_df
 from workbench.analysis.lossless import losslessness_df
 from workbench.analysis.pairing import NOT_DECIDABLE, Pair, pair_baselines, pairs
 from workbench.analysis.passes import (
     Arm,
+    BusyPasses,
     PassSpread,
     Timings,
     arm_of,
+    busy_passes,
     common_basis,
     drift_df,
     pass_spread,
@@ -57,6 +59,7 @@ _SPEEDUP = {
     "verdict": "str",
     "method": "str",
     "n": "Int64",
+    "busy_s": "float64",
     "reason": "str",
 }
 
@@ -67,6 +70,8 @@ def speedup_df(runs: pd.DataFrame, requests: pd.DataFrame, n_boot: int = 2000, s
     ``low`` and ``high`` are a 95 % interval where ``method`` names a bootstrap; for two readings of one pass they are
     the two speedups, for noted figures the range that the source gives. ``n`` counts what was resampled: prompts at
     concurrency 1, passes of the smaller arm above it. Failed requests are left out and counted in ``reason``.
+    Speeds above concurrency 1 are those of ``runs``, which costs are made from too. ``busy_s`` is how long all slots
+    were busy in the median pass, of the arm where that is shorter; missing where passes were not timed.
     """
     study = _Study(timings_by_run(requests), n_boot, seed)
     spreads = _spreads(runs, study)
@@ -75,6 +80,8 @@ def speedup_df(runs: pd.DataFrame, requests: pd.DataFrame, n_boot: int = 2000, s
         row = {name: pair.run[name] for name in _SPEEDUP if name in pair.run}
         row |= {"baseline_run_id": pair.baseline_run_id, "basis": pair.basis}
         row["tok_per_s"] = pair.speed.value if pair.speed else None
+        timed = _busy(pair)
+        row["busy_s"] = busy_seconds(*timed) if timed else None
         rows.append(row | _judged(pair, study, spreads.get(pair.run["campaign"], PassSpread(float("nan"), 0))))
     return typed(rows, _SPEEDUP)
 
@@ -115,23 +122,38 @@ def _spreads(runs: pd.DataFrame, study: _Study) -> dict[str, PassSpread]:
     return {campaign: pass_spread(held) for campaign, held in arms.items()}
 
 
+def _busy(pair: Pair) -> tuple[BusyPasses, BusyPasses] | None:
+    """The passes of both arms as the client timed them."""
+    spec, base = busy_passes([pair.run]), busy_passes(pair.baselines)
+    return None if spec is None or base is None else (spec, base)
+
+
 def _judged(pair: Pair, study: _Study, spread: PassSpread) -> Row:
     """The best that the data allow: prompts, else passes, else single figures, else what is missing."""
-    found = study.arms(pair) if pair.baselines else None
     in_flight = number(pair.run["max_concurrency"]) or 1.0
-    if found is not None:
-        spec, base, basis = found
-        if in_flight == 1:
-            return {"basis": basis} | by_prompts(spec, base, spread, study.n_boot, study.seed)
-        enough = min(len(spec.passes), len(base.passes)) >= MIN_PASSES
-        if enough or pair.speed is None:
-            return {"basis": basis} | by_passes(spec, base, in_flight, study.n_boot, study.seed)
+    if in_flight == 1 or pair.speed is None:
+        found = study.arms(pair) if pair.baselines else None
+        if found is not None and in_flight == 1:
+            return {"basis": found[2]} | by_prompts(*found[:2], spread, study.n_boot, study.seed)
+        if found is not None:
+            return {"basis": found[2]} | by_passes(*found[:2], in_flight, study.n_boot, study.seed)
     if pair.speed is None or pair.base is None:
         return {"verdict": NOT_DECIDABLE, "reason": pair.problem}
-    return _single_figures(pair)
+    timed = _busy(pair) if in_flight > 1 and pair.basis == "decode" else None
+    if timed is not None and min(len(arm.seconds) for arm in timed) >= MIN_PASSES:
+        return by_busy_windows(*timed, _whole(pair), study.n_boot, study.seed)
+    return _single_figures(pair, timed)
 
 
-def _single_figures(pair: Pair) -> Row:
+def _whole(pair: Pair) -> float | None:
+    """Speedup by the output speeds of whole passes."""
+    bases = [speed_of(base["output_tok_per_s"]) for base in pair.baselines]
+    known = [base for base in bases if base is not None]
+    own = speed_of(pair.run["output_tok_per_s"])
+    return own / (sum(known) / len(known)) if own is not None and known else None
+
+
+def _single_figures(pair: Pair, timed: tuple[BusyPasses, BusyPasses] | None) -> Row:
     """One figure an arm: a verdict only where the logs' median windows are known too and tell the same."""
     speed, base = pair.speed, pair.base
     assert speed is not None and base is not None
@@ -149,7 +171,14 @@ def _single_figures(pair: Pair) -> Row:
         verdict, reason = agreed_verdict(speedup, steady)
         ends = {"low": min(speedup, steady), "high": max(speedup, steady)}
         return {**row, **ends, "verdict": verdict, "method": "client's figure and median log window", "reason": reason}
-    row |= {"method": "one figure an arm", "reason": "one figure an arm, no repeats"}
+    row |= {"method": "one figure an arm", "reason": _too_few(timed)}
     if speed.low < speed.high or base.low < base.high:
         row |= {"low": speed.low / base.high, "high": speed.high / base.low}
     return row
+
+
+def _too_few(timed: tuple[BusyPasses, BusyPasses] | None) -> str:
+    if timed is None:
+        return "one figure an arm, no repeats"
+    spec, base = (len(arm.seconds) for arm in timed)
+    return f"{spec} passes against {base}; {MIN_PASSES} of each are needed, the arms in turn"

@@ -57,6 +57,12 @@ def speed_span(values: Iterable[float]) -> str:
     return first if first == last else f"{first}-{last}"
 
 
+def speed_unit(bases: Iterable[object]) -> str:
+    """Which speed it is: ``decode tok/s``, ``output tok/s``, plain ``tok/s`` where they are mixed or not known."""
+    held = set(bases)
+    return f"{held.pop()} tok/s" if held in ({"decode"}, {"output"}) else "tok/s"
+
+
 def capital(sentence: str) -> str:
     """The sentence with its first letter as a capital, and nothing else changed."""
     return f"{sentence[:1].upper()}{sentence[1:]}"

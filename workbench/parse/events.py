@@ -31,6 +31,7 @@ def _rule(kind: EventKind, pattern: str, *triggers: str) -> _Rule:
 # The first rule that matches gives the kind.
 _RULES: tuple[_Rule, ...] = (
     _rule(EventKind.SERVER_ARGS, r"server_args=(?:ServerArgs\(|\{)", "server_args="),
+    _rule(EventKind.EMBEDDED, r"\AEmbedded engine of workbench ", "Embedded engine of workbench"),
     _rule(EventKind.READY, r"The server is fired up and ready to roll!", "fired up and ready"),
     _rule(EventKind.WEIGHTS, r"Load weight end\. (?=.*\btype=)", "Load weight end"),
     _rule(

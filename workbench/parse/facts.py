@@ -44,6 +44,7 @@ class FactsBuilder:
         self._args_line: int | None = None
         self._starts = 0
         self._later_start = False
+        self._is_embedded = False
         self._weights: list[WeightBlock] = []
         self._weight_ranks: frozenset[str] | None = None
         self._capacity: dict[str, int] = {}
@@ -94,6 +95,7 @@ class FactsBuilder:
             version_evidence=bracket.evidence,
             draft_tokens_source=source,
             server_starts=self._starts,
+            is_embedded=self._is_embedded,
         )
 
     # ---- batch lines -----------------------------------------------------------------------------------------------
@@ -119,6 +121,8 @@ class FactsBuilder:
             self._feed_adjustment(event)
         elif self._later_start:
             return
+        elif event.kind is EventKind.EMBEDDED:
+            self._is_embedded = True
         elif event.kind is EventKind.WEIGHTS:
             self._feed_weights(event)
         elif event.kind is EventKind.CAPACITY:

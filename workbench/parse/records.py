@@ -117,6 +117,7 @@ class EventKind(StrEnum):
 
     READY = "ready"
     SERVER_ARGS = "server_args"
+    EMBEDDED = "embedded_engine"
     WEIGHTS = "weights"
     KV_CACHE = "kv_cache"
     CAPACITY = "capacity"
@@ -170,6 +171,7 @@ class StartupFacts:
     ``version_bracket`` is the closed range of SGLang versions in which these lines are possible, ``version_evidence``
     what sets its ends. ``draft_tokens_source`` is ``"server_args"``, ``"graph capture"`` or ``"accept rate"``.
     ``server_starts`` counts server_args lines: above 1, several logs were written to one file.
+    ``is_embedded`` says that it is the workbench's own engine, which prints SGLang's lines.
     """
 
     server_args: Mapping[str, object] = field(default_factory=dict)
@@ -189,6 +191,7 @@ class StartupFacts:
     version_evidence: tuple[str, ...] = ()
     draft_tokens_source: str | None = None
     server_starts: int = 0
+    is_embedded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _ONE_SCALE = 5  # speeds within this factor are told apart on a linear axis from
 
 @themed
 def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
-    """Output speed by requests in flight, on a log scale where it spans more than a factor of 5; baselines in ink.
+    """Speed by requests in flight, on a log scale where it spans more than a factor of 5; baselines in ink.
 
     Points are joined within one drafter (or baseline group) and setting; drafters measured at one concurrency only
     stand in grey beside each other. Speed is that of the decode phase where it is known, else end to end.
@@ -105,20 +105,32 @@ def _speed(runs: pd.DataFrame) -> pd.Series:
     return column(runs, "decode_tok_per_s").fillna(column(runs, "output_tok_per_s"))
 
 
+def _speed_words(known: pd.DataFrame) -> str:
+    """Which speed is drawn."""
+    if "basis" in known and "tok_per_s" in known:
+        decode = known["basis"] == "decode"
+    else:
+        decode = column(known, "decode_tok_per_s").notna()
+    if decode.all():
+        return "decode speed"
+    return "decode speed, else output" if decode.any() else "output speed"
+
+
 def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     ax.set_xticks(list(levels.values()), [str(level) for level in levels])
     ax.set_xlim(-0.6, len(levels) - 0.4)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
     ax.set_xlabel("requests in flight")
+    which = _speed_words(known)
     if known["value"].max() < _ONE_SCALE * known["value"].min():
         ax.set_ylim(0, known["value"].max() * 1.15)
-        ax.set_ylabel("output speed (tok/s)")
+        ax.set_ylabel(f"{which} (tok/s)")
     else:
         ax.set_yscale("log")
         ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
         ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
         ax.yaxis.set_minor_formatter(NullFormatter())
-        ax.set_ylabel("output speed (tok/s, log scale)")
+        ax.set_ylabel(f"{which} (tok/s, log scale)")
     ax.grid(False, axis="x")
 
 

@@ -72,7 +72,8 @@ def plot_throughput_vs_draft_tokens(costs: pd.DataFrame, *, ax: Axes, max_concur
     if drawn is None:
         return nothing_to_draw(ax, "No run has a speed.")
     levels = draw_baselines(ax, rows)
-    ax.set_ylabel("output speed (tok/s)")
+    bases = set(rows["basis"].dropna()) if "basis" in rows else set()
+    ax.set_ylabel(f"{bases.pop() if len(bases) == 1 else 'decode or output'} speed (tok/s)")
     ax.set_ylim(bottom=0)
     _finish(ax, drawn, [drawn.note, elsewhere, _rewritten(costs)], levels)
     return ax

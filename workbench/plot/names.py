@@ -21,6 +21,8 @@ SETTINGS = (
     "baseline_group",
 )
 _SWITCHES = {"cuda_graph": "graphs", "ignore_eos": "ignore_eos"}
+_LONG, _LEAST_SHARED = 30, 8  # labels up to the one stand as they are; less than the other is not worth leaving out
+_WIDTH = 44  # as `safe_label` cuts
 _WORDS = {"num_steps": "steps", "eagle_topk": "topk", "max_concurrency": "concurrency", "baseline_group": "group"}
 
 
@@ -41,9 +43,34 @@ def with_series(df: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
 
 
 def row_names(df: pd.DataFrame) -> list[str]:
-    """For each row its label, or run id; rows of one label also name the settings in which they differ."""
+    """For each row its label, or run id; rows of one label also name the settings in which they differ.
+
+    What all long labels begin with is left out, and they are cut so that those which differ still do.
+    """
     labels = df["label"].fillna(df["run_id"]) if "label" in df else df["run_id"]
-    return _names(df, labels.map(safe_label), SETTINGS)
+    return _names(df, _short(labels.astype("str")), SETTINGS)
+
+
+def _short(labels: pd.Series) -> pd.Series:
+    held = list(labels.unique())
+    shared = _shared_start(held) if len(held) > 1 and max(map(len, held)) > _LONG else 0
+    kept = {label: f"…{label[shared:]}" if shared else label for label in held}
+    cut = {label: safe_label(text) for label, text in kept.items()}
+    if len(set(cut.values())) < len(set(kept.values())):
+        cut = {
+            label: safe_label(f"…{text[1 - _WIDTH :]}" if len(text) > _WIDTH else text) for label, text in kept.items()
+        }
+    return labels.map(cut)
+
+
+def _shared_start(labels: Sequence[str]) -> int:
+    """Length of what all labels begin with, up to the end of a word of them; 0 where that is short."""
+    first, last = min(labels), max(labels)  # whatever these two share, those between them share too
+    same = next(
+        (place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
+    end = max(first.rfind(mark, 0, same) for mark in "-_ ,/") + 1
+    return end if end >= _LEAST_SHARED else 0
 
 
 def _names(df: pd.DataFrame, firsts: pd.Series, settings: Sequence[str]) -> list[str]:

@@ -33,7 +33,8 @@ _NOT_MEASURED = "not measured"
 def plot_break_even(costs: pd.DataFrame, *, ax: Axes) -> Axes:
     """Accept length measured, and the accept length that would break even, of every configuration.
 
-    A configuration pays where its marker lies to the right of its break-even line. Bars are ranges.
+    A configuration pays where its marker lies to the right of its break-even line; one with simulated acceptance only
+    tells where that line is. Bars are ranges.
     """
     if costs.empty:
         return nothing_to_draw(ax, "No speculative run has a baseline beside it.")
@@ -48,7 +49,8 @@ def plot_break_even(costs: pd.DataFrame, *, ax: Axes) -> Axes:
         low, high = (column(group, f"accept_length_{end}") for end in ("low", "high"))
         place, values = y[group.index], have[group.index]
         draw_points(ax, values, place, low, high, colour=ROLES["speculative"], origin=origin, horizontal=True)
-    words = [_gain_words(*pair) for pair in zip(have, need, column(rows, "gain_needed"), strict=True)]
+    gains = zip(have, need, column(rows, "gain_needed"), rows["origin"] == "simulated", strict=True)
+    words = [_gain_words(*each) for each in gains]
     ax.margins(x=0.06)
     _row_axis(ax, row_names(rows), words)
     ax.set_xlabel("accept length (tokens per verify step)")
@@ -67,11 +69,14 @@ def _measured(rows: pd.DataFrame) -> list[Artist]:
     return handles
 
 
-def _gain_words(have: float, need: float, gain: float) -> tuple[str, str]:
+def _gain_words(have: float, need: float, gain: float, is_simulated: bool) -> tuple[str, str]:
     if math.isnan(need):
         missing = "accept length" if math.isnan(have) else "speed"
         needs = "" if math.isnan(gain) else f"x{gain:.2f} needed; "
         return f"{needs}{missing} {_NOT_MEASURED}", ROLES["missing"]
+    if is_simulated:
+        # What was accepted was made up: the run tells its break-even, not that it reaches it.
+        return f"would pay from {need:.2f}", ROLES["missing"]
     return (f"x{gain:.2f} needed", ROLES["loss"]) if gain > 1 else ("pays", ROLES["win"])
 
 

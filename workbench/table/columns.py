@@ -32,7 +32,7 @@ _PANDAS_DTYPE = {
 
 _SPEC, _PROV, _STATUS, _REP = "spec.json", "provenance.json", "status.json", "reported.json"
 _REQ, _LOG, _DRAFT, _PROM = "requests.jsonl", "server.log", "drafters.json", "metrics.*.prom"
-_RESOLVED, _GPU = "resolved.json", "gpu.jsonl, windows.json"
+_RESOLVED, _PASSES, _GPU = "resolved.json", "windows.json", "gpu.jsonl, windows.json"
 _BEST = f"best of {_REQ}, {_PROM}, {_REP}, {_LOG}"
 
 RUNS: tuple[Column, ...] = (
@@ -103,7 +103,9 @@ RUNS: tuple[Column, ...] = (
     Column("output_tok_per_s", "float", "tok/s", "end-to-end output speed", f"{_REQ}, else {_REP}"),
     Column("output_tok_per_s_low", "float", "tok/s", "low end where a source gives a range", _REP),
     Column("output_tok_per_s_high", "float", "tok/s", "high end where a source gives a range", _REP),
-    Column("decode_tok_per_s", "float", "tok/s", "speed while all slots are busy", f"{_REQ} or {_REP}"),
+    Column("decode_tok_per_s", "float", "tok/s", "speed while all slots are busy", f"{_PASSES}, {_REQ} or {_REP}"),
+    Column("pass_decode_tok_per_s", "list", "tok/s", "speed while all slots are busy, of each pass", _PASSES),
+    Column("pass_busy_s", "list", "s", "how long all slots were busy, of each pass", _PASSES),
     Column("energy_j_per_tok", "float", "J/tok", "energy of the server's GPUs a token, prefills included", _GPU),
     Column("gpu_power_w", "float", "W", "mean power of the server's GPUs together while measured", _GPU),
     Column("gpu_sm_clock_mhz", "float", "MHz", "mean clock of the GPUs while measured", _GPU),

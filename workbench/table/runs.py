@@ -181,6 +181,7 @@ def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:
         return {}
     good = [row for row in requests if row["ok"]]
     concurrency = run.spec.workload.max_concurrency
+    passes = _busy_passes(run.windows)
     histograms = [row["steps_histogram"] for row in good if isinstance(row["steps_histogram"], list)]
     steps = [row["spec_verify_ct"] for row in good if isinstance(row["spec_verify_ct"], int)]
     tokens = [row["completion_tokens"] for row in good if isinstance(row["completion_tokens"], int)]
@@ -192,7 +193,9 @@ def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:
         "spec_verify_ct": sum(steps) if steps else None,
         "accept_length_requests": pooled_accept_length(good) if run.spec.spec_decode else None,
         "output_tok_per_s": output_speed(good, concurrency) or _output_speed(run.windows),
-        "decode_tok_per_s": decode_speed(good, concurrency) or _decode_speed(run.windows),
+        "decode_tok_per_s": decode_speed(good, concurrency) or _decode_speed(passes),
+        "pass_decode_tok_per_s": [speed for speed, _ in passes] or None,
+        "pass_busy_s": [seconds for _, seconds in passes] or None,
         "steps_histogram": add_histograms(h for h in histograms if isinstance(h, list)) if histograms else None,
     }
 
@@ -203,13 +206,21 @@ def _output_speed(windows: Sequence[LoadWindow]) -> float | None:
     return sum(window.completion_tokens for window in windows) / seconds if seconds > 0 else None
 
 
-def _decode_speed(windows: Sequence[LoadWindow]) -> float | None:
-    """Speed while all slots were busy, passes weighted by how long that was; ``None`` unless every pass has one."""
+def _busy_passes(windows: Sequence[LoadWindow]) -> list[tuple[float, float]]:
+    """Speed while all slots were busy, and how long they were, by pass; nothing unless every pass has both."""
     pairs = [(window.decode_tok_per_s, window.busy_window_s) for window in windows]
-    known = [(speed, seconds) for speed, seconds in pairs if speed is not None and seconds]
-    if not known or len(known) < len(pairs):
-        return None
-    return sum(speed * seconds for speed, seconds in known) / sum(seconds for _, seconds in known)
+    known = [
+        (speed, seconds)
+        for speed, seconds in pairs
+        if speed is not None and seconds is not None and 0 < speed < math.inf and 0 < seconds < math.inf
+    ]
+    return known if len(known) == len(pairs) else []
+
+
+def _decode_speed(passes: Sequence[tuple[float, float]]) -> float | None:
+    """Speed while all slots were busy, passes weighted by how long that was."""
+    seconds = sum(seconds for _, seconds in passes)
+    return sum(speed * seconds for speed, seconds in passes) / seconds if passes else None
 
 
 def _reported(reported: ReportedFigures | None, row: Row) -> Row:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from diagnosis_logs import decode, diagnosed, only, plain, recorded, rules, server_args, speculative_args, started
+from diagnosis_logs import decode, diagnosed, only, plain, recorded, rules, said, server_args, speculative_args, started
 
-from workbench.analysis.diagnosis import Certainty, diagnose
+from workbench.analysis.diagnosis import Certainty, diagnose, render_text
 
 
 def spec(speed: float, running: int = 1, accept: float = 2.4) -> list[str]:
@@ -32,8 +32,14 @@ def test_a_clear_loss_names_the_accept_length_that_would_pay() -> None:
     # 2.1 x 90 / 56.7 = 3.33
     assert "break-even accept length 3.33, reached 2.10" in finding.evidence[0]
     assert finding.is_fault
+    # One log does not tell what part of a cycle is drafting, so no direction is promised.
+    assert finding.next_action == (
+        "serve without speculation where it loses; before training more, profile one verify cycle; whether fewer steps "
+        "help this log cannot tell (they accept less, and make a cycle cheaper only if the draft steps are a large part "
+        "of it): measure --speculative-num-steps 1 and 3"
+    )
     assert diagnosis.verdict == (
-        "No fault found. Speculation loses at 1 running request (0.63x): accept length is 2.10 and break-even 3.33."
+        "No fault found. Speculation loses at 1 running request (0.63x): accept length there is 2.10 and break-even 3.33."
     )
 
 
@@ -145,6 +151,43 @@ def test_without_a_baseline_the_speed_to_beat_and_the_command_are_given() -> Non
     assert any("whether speculation pays" in point for point in diagnosis.not_known)
 
 
+def test_a_loss_at_one_step_asks_for_no_fewer() -> None:
+    args = speculative_args(speculative_num_steps=1, speculative_num_draft_tokens=2)
+    diagnosis = diagnosed(*started(args), *spec(56.7, accept=1.6), baseline=(*plain(), *base(90.0)))
+
+    assert only(diagnosis, "does_it_pay").next_action == (
+        "serve without speculation where it loses; before training more, profile one verify cycle"
+    )
+
+
+EMBEDDED = said("Embedded engine of workbench 0.1.0, torch 2.13.0+cpu, 2 threads; it speaks as SGLang 0.5.14.")
+
+
+def test_the_embedded_engine_gets_no_advice_for_sglang() -> None:
+    args = speculative_args(device="cpu", context_length=2048)
+    lines = [decode(speed=8.3, accept=2.4, rate=0.47, graph=False)] * 8
+    diagnosis = diagnosed(*started(args, EMBEDDED), *lines)
+
+    assert (
+        "`python -m workbench.reference --model-path /models/target --device cpu --context-length 2048 "
+        "--max-running-requests 128`" in only(diagnosis, "no_baseline").next_action
+    )
+    everything = render_text(diagnosis, all_figures=True).replace("SGLANG_SIMULATE_ACC_LEN", "")
+    assert not [word for word in ("sglang", "SGLang", "CUDA") if word in everything.replace("/sglang", "")]
+    assert "embedded engine of the workbench" in everything
+
+
+def test_on_a_cpu_the_engine_is_not_guessed() -> None:
+    diagnosis = diagnosed(*started(speculative_args(device="cpu")), *spec(8.3))
+
+    assert only(diagnosis, "no_baseline").next_action.startswith(
+        "start the same command without the --speculative-* flags"
+    )
+    assert not any("pip show" in point for point in diagnosis.not_known)
+    on_a_gpu = diagnosed(*started(speculative_args(device="cuda")), *spec(8.3))
+    assert any("pip show sglang" in point for point in on_a_gpu.not_known)
+
+
 def command(**given: object) -> str:
     action = only(diagnosed(*started(speculative_args(**given)), *spec(66.9)), "no_baseline").next_action
     return action[action.index("`") : action.index(", send")]
@@ -170,9 +213,9 @@ def test_the_command_copies_what_is_not_at_its_default() -> None:
 
 
 def test_the_command_leaves_out_places_and_names_what_it_may_not_copy() -> None:
-    said = command(host="0.0.0.0", port=31000, random_seed=7, api_key="sk-1", disable_overlap_schedule=True)
+    copied = command(host="0.0.0.0", port=31000, random_seed=7, api_key="sk-1", disable_overlap_schedule=True)
 
-    assert said == (
+    assert copied == (
         "`python -m sglang.launch_server --model-path /models/target --max-running-requests 128` "
         "(not copied: api_key and disable_overlap_schedule)"
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from diagnosis_logs import decode, diagnosed, only, rules, speculative_args, started, weights
 
-from workbench.analysis.diagnosis import Certainty
+from workbench.analysis.diagnosis import Certainty, Diagnosis
 
 
 def test_nothing_accepted_without_start_up_suspects_flag_and_drafter() -> None:
@@ -77,6 +77,25 @@ def test_a_low_accept_length_is_compared_with_published_ones(length: float, step
     if found:
         assert "2.3 to 3.5" in diagnosis.verdict
         assert only(diagnosis, "low_accept_length").certainty is Certainty.SUSPECTED
+
+
+def test_an_accept_length_over_all_loads_is_told_from_that_of_one() -> None:
+    lines = [decode(1, accept=1.5, rate=0.17)] * 8 + [decode(3, accept=1.9, rate=0.3)] * 8
+    diagnosis = diagnosed(*started(), *lines)
+
+    # Weighted by running requests: (1 x 1.5 + 3 x 1.9) / 4
+    finding = only(diagnosis, "low_accept_length")
+    assert finding.title == "Accept length 1.80 at 3 steps, over all loads, is low"
+    assert (
+        "accept len 1.80 over 16 decode lines, all loads together, and 1.50 at 1 and 1.90 at 3 running"
+        in (finding.evidence[0])
+    )
+    assert "Accept length 1.80 at 3 steps, over all loads; whether" in _sentences(diagnosis)
+    assert "over all loads" not in _sentences(diagnosed(*started(), *lines[:8]))
+
+
+def _sentences(diagnosis: Diagnosis) -> str:
+    return diagnosis.verdict + "".join(f"{finding.title} {finding.headline}" for finding in diagnosis.findings)
 
 
 def test_acceptance_that_falls_with_the_context_is_suspected() -> None:

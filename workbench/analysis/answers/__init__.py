@@ -22,7 +22,7 @@ from workbench.analysis.answers.drafters import (
 )
 from workbench.analysis.answers.model import Answer, joined, keep
 from workbench.analysis.answers.shape import best_shape, confounded, rate_misleads, same_points
-from workbench.analysis.answers.speed import bounded, by_concurrency, pays, timing_noise, undecided
+from workbench.analysis.answers.speed import bounded, by_concurrency, pays, short_passes, timing_noise, undecided
 from workbench.analysis.answers.training import (
     curve_name,
     curve_notes,
@@ -74,6 +74,7 @@ __all__ = [
     "same_points",
     "serve_on_a_gpu",
     "shared_level",
+    "short_passes",
     "step_time",
     "timing_noise",
     "training_sizes",

@@ -95,7 +95,20 @@ def _fitted(row: Row) -> str:
     at = "" if row["max_concurrency"] is None else f" at concurrency {row['max_concurrency']}"
     forced = f", {row['num_simulated']} with simulated acceptance" if row["num_simulated"] else ""
     size = f"n = {count(row['num_points'], 'run')} of {count(row['num_shapes'], 'shape')}{forced}"
-    return f"A verify cycle{at} takes {' '.join(terms)} ({size}; residuals of {row['residual_ms']:.3f} ms)."
+    said = f"A verify cycle{at} takes {' '.join(terms)} ({size}; residuals of {row['residual_ms']:.3f} ms)."
+    return " ".join([said, *_slopes(row)])
+
+
+def _slopes(row: Row) -> list[str]:
+    """What the slopes cannot be read as: a cost below 0, or one that is not there beyond doubt."""
+    slopes = [(name, word) for name, word in (("b", "steps"), ("c", "draft tokens")) if row[name] is not None]
+    falling = [word for name, word in slopes if row[f"{name}_high"] < 0]
+    if falling:
+        which = " and ".join(falling)
+        return [f"It falls with {which}, which a cost cannot: drift between servers, or confounding."]
+    if all(row[f"{name}_low"] <= 0 <= row[f"{name}_high"] for name, _ in slopes):
+        return [f"It does not visibly depend on {' or '.join(word for _, word in slopes)}."]
+    return []
 
 
 def _by_length(found: pd.DataFrame) -> str:

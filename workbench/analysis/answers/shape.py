@@ -72,8 +72,12 @@ def _overlaps(sweep: pd.DataFrame, best: Row, speedups: pd.DataFrame) -> str:
     } - {int(best["num_draft_tokens"])}
     if not near:
         return ""
-    which = one_of(map(str, sorted(near)))
-    return f"; the interval at {which} overlaps it" if len(near) == 1 else f"; the intervals at {which} overlap it"
+    which, itself = one_of(map(str, sorted(near))), int(best["num_draft_tokens"])
+    if near == {1}:
+        return f"; the interval of the speedup at 1 draft token overlaps that at {itself}"
+    if len(near) == 1:
+        return f"; the interval of the speedup at {which} draft tokens overlaps that at {itself}"
+    return f"; the intervals of the speedups at {which} draft tokens overlap that at {itself}"
 
 
 def confounded(costs: pd.DataFrame) -> str | None:

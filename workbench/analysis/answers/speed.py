@@ -7,7 +7,8 @@ import pandas as pd
 
 from workbench.analysis.answers.common import real_runs, run_name
 from workbench.analysis.frames import Row, most, records
-from workbench.analysis.wording import capital, count, number, one_of, span, times
+from workbench.analysis.intervals import SHORT_S
+from workbench.analysis.wording import capital, count, number, one_of, span, speed_unit, times
 
 WIDE = 0.3  # an interval wider than this share of its speedup is called wide
 UNBOUNDED = 10.0  # an interval whose ends differ by more than this factor says nothing
@@ -43,8 +44,23 @@ def _best(real: pd.DataFrame, kind: str = "run") -> str:
     best = most(real, "speedup")
     name = run_name(best, real)
     who = f"the best of {count(len(real), kind)} ({name})" if len(real) > 1 else f"the only {kind} ({name})"
-    speeds = f"{number(best['tok_per_s'])} tok/s against {number(best['base_tok_per_s'])}"
+    speeds = f"{number(best['tok_per_s'])} {speed_unit([best['basis']])} against {number(best['base_tok_per_s'])}"
     return f"{who} reached {speeds}, {times(best['speedup'])}{interval_words(best)}"
+
+
+def short_passes(runs: pd.DataFrame) -> str | None:
+    """Loads at which all slots are busy for less than `SHORT_S` in the median pass."""
+    timed = runs[["max_concurrency", "pass_busy_s"]].dropna().explode("pass_busy_s")
+    busy = timed["pass_busy_s"].astype("float64").groupby(timed["max_concurrency"]).median()
+    short = busy[busy < SHORT_S]
+    if short.empty:
+        return None
+    first, last = (f"{value:.1f}" for value in (short.min(), short.max()))
+    seconds = first if first == last else f"{first} to {last}"
+    return (
+        f"Passes at {one_of(map(str, short.index))} at once are short (all slots busy for {seconds} s): a few requests "
+        "decide the speed; raise workload.requests_per_slot."
+    )
 
 
 def interval_words(row: Row) -> str:

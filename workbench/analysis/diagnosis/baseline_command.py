@@ -148,7 +148,11 @@ def baseline_command(log: Reading) -> str:
         return "the same command without --speculative-config"
     if log.arg("model_path") is None:
         return "the same command without the --speculative-* flags (and with the same --max-running-requests)"
-    words = ["python -m sglang.launch_server --model-path", shell_word(log.arg("model_path"))]
+    if log.is_on_cpu and not log.is_embedded:
+        # The line that tells the embedded engine from SGLang may be cut off.
+        return "the same command without the --speculative-* flags (and with the same --max-running-requests)"
+    program = "workbench.reference" if log.is_embedded else "sglang.launch_server"
+    words = [f"python -m {program} --model-path", shell_word(log.arg("model_path"))]
     stated = [(name, value) for name, value in _stated(log) if not _is_left_out(name, value)]
     words += [f"{_flag(name)} {_words(value)}" for name, value in stated if value is not True]
     if log.running_limit is not None:

@@ -31,7 +31,7 @@ def _acceptance(log: Reading) -> Iterator[_Row]:
     if log.draft_weights is not None and log.draft_weights.type is not None:
         yield "draft class", None, log.draft_weights.type, "", f"weight block, line {log.draft_weights.line}"
     if log.accept_length is not None:
-        source = f"{count(log.num_accept_lines, 'decode line')}, weighted by running requests"
+        source = f"{count(log.num_accept_lines, 'decode line')}{log.over_all_loads or ','} weighted by running requests"
         yield "accept length", log.accept_length, f"{log.accept_length:.2f}", "tokens/step", source
     if log.accept_rate is not None:
         yield "accept rate", log.accept_rate, f"{log.accept_rate:.2f}", "", "(accept length - 1) / steps"
@@ -58,7 +58,9 @@ def _args_source(log: Reading) -> str:
 
 def _server(log: Reading) -> Iterator[_Row]:
     facts = log.facts
-    if facts.version_bracket is not None:
+    if log.is_embedded:
+        yield "engine", None, "embedded engine of the workbench", "", "log line"
+    elif facts.version_bracket is not None:
         low, high = facts.version_bracket
         yield "SGLang version", None, low if low == high else f"{low} to {high}", "", "layout of the log lines"
     if len(log.graph_on):
@@ -137,10 +139,11 @@ def _open_points(log: Reading) -> Iterator[str]:
             "/get_server_info)"
         )
     bracket = facts.version_bracket
-    if bracket is None or bracket[0] != bracket[1]:
+    if not log.is_embedded and (bracket is None or bracket[0] != bracket[1]):
         known = "" if bracket is None else f" (the layout says {bracket[0]} to {bracket[1]})"
-        yield f"the exact SGLang version{known}: pip show sglang, or version in GET /server_info"
-    if not len(log.graph_on) and len(log.windows):
+        asked = "" if log.is_on_cpu else "pip show sglang, or "
+        yield f"the exact SGLang version{known}: {asked}version in GET /server_info"
+    if not log.is_on_cpu and not len(log.graph_on) and len(log.windows):
         yield "whether CUDA graphs were on: lines before SGLang 0.4.6.post5 and cut ones do not say"
 
 

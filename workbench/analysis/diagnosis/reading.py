@@ -38,6 +38,15 @@ class Reading:
         return self.log.kind is LogKind.VLLM
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether the server is the workbench's own engine, which prints SGLang's lines."""
+        return self.facts.is_embedded
+
+    @property
+    def is_on_cpu(self) -> bool:
+        return self.is_embedded or self.arg("device") == "cpu"
+
+    @property
     def is_no_server_log(self) -> bool:
         """A text in which no line is one of SGLang's or vLLM's."""
         return self.log.kind is LogKind.UNKNOWN and not len(self.windows) and not self.facts.server_args
@@ -144,6 +153,13 @@ class Reading:
 
     def accept_length_at(self, level: int) -> float | None:
         return self._accept_lengths.get(level)
+
+    @cached_property
+    def over_all_loads(self) -> str:
+        """``, over all loads`` where the accept length at a load that is told of is another than that of the log."""
+        own = [f"{length:.2f}" for level in self.levels if (length := self.accept_length_at(level)) is not None]
+        is_mixed = self.accept_length is not None and any(length != f"{self.accept_length:.2f}" for length in own)
+        return ", over all loads," if is_mixed else ""
 
     @cached_property
     def _speeds(self) -> dict[int, float]:

@@ -20,7 +20,7 @@ def graph_off(case: Case) -> Iterator[Finding]:
     """Decode steps without a CUDA graph pay launch overhead for every kernel of target and drafter."""
     log = case.log
     off = log.graph_on.index[~log.graph_on]
-    if log.arg("device") == "cpu" or len(off) < max(1.0, NOTABLE_SHARE * len(log.graph_on)):
+    if log.is_on_cpu or len(off) < max(1.0, NOTABLE_SHARE * len(log.graph_on)):
         return
     running_off = log.windows.loc[off, "running_req"].dropna()
     running_on = log.windows.loc[log.graph_on.index[log.graph_on], "running_req"].dropna()

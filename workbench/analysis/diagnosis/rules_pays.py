@@ -89,8 +89,10 @@ def _needed(case: Case, loses: list[LevelSpeed]) -> str:
     if length is None:
         return ""
     is_only_load = len(loses) == len(case.level_speeds) == 1
-    where = ": " if is_only_load else f"; {at_loads([loses[-1].level], [loses[-1].ranks])} "
-    return f"{where}accept length is {length:.2f} and break-even {loses[-1].break_even(length)}"
+    where = (
+        ": accept length there" if is_only_load else f"; {at_loads([loses[-1].level], [loses[-1].ranks])} accept length"
+    )
+    return f"{where} is {length:.2f} and break-even {loses[-1].break_even(length)}"
 
 
 def _level_evidence(case: Case, base: Reading, item: LevelSpeed) -> str:
@@ -106,26 +108,35 @@ def _level_evidence(case: Case, base: Reading, item: LevelSpeed) -> str:
 
 
 def _pay_action(case: Case, speeds: Sequence[LevelSpeed]) -> str:
-    steps = case.log.facts.num_steps
     if case.accepts_nothing:
         return "mend what is named above first: as long as nothing is accepted, speculation cannot pay"
-    if len(case.log.graph_on) and not case.log.graph_on.all():
+    if len(case.log.graph_on) and not case.log.graph_on.all() and not case.log.is_on_cpu:
         return "switch the CUDA graphs on first: they make a step cheaper and so lower break-even"
     if any(item.loses for item in speeds):
-        cheaper = ""
-        if steps is None or steps > 1:
-            shorter = "fewer draft tokens" if steps is None else f"--speculative-num-steps {steps - 1}"
-            cheaper = f"; a cheaper step ({shorter}) lowers break-even, so measure that before training more"
         undecided = (
             "" if all(item.is_decidable for item in speeds) else "; repeat the undecided loads with longer answers"
         )
-        return f"serve without speculation where it loses{cheaper}{undecided}"
+        return (
+            f"serve without speculation where it loses{undecided}; before training more, profile one verify cycle"
+            f"{_other_steps(case.log.facts.num_steps)}"
+        )
     if any(not item.is_decidable for item in speeds):
         return (
             "repeat at the undecided load with longer answers and at least 5 passes, both servers in turn: in short "
             "phases prefill, ramp and warm-up decide"
         )
     return "keep it on at these loads, and measure the highest concurrency you serve: there it stops paying first"
+
+
+def _other_steps(steps: int | None) -> str:
+    """What fewer steps do to break-even: a single log cannot know what part of a cycle is drafting."""
+    if steps == 1:
+        return ""
+    which = "two numbers of steps" if steps is None else f"--speculative-num-steps 1 and {steps}"
+    return (
+        f"; whether fewer steps help this log cannot tell (they accept less, and make a cycle cheaper only if the "
+        f"draft steps are a large part of it): measure {which}"
+    )
 
 
 def no_baseline(case: Case) -> Iterator[Finding]:
@@ -141,6 +152,7 @@ def no_baseline(case: Case) -> Iterator[Finding]:
     length = log.accept_length
     reached_length = "Accept length not known" if length is None else f"Accept length {length:.2f}"
     shape = "" if log.facts.num_steps is None else f" at {count(log.facts.num_steps, 'step')}"
+    shape += log.over_all_loads.removesuffix(",")
     yield Finding(
         "no_baseline",
         "Whether speculation pays cannot be said without a baseline log",

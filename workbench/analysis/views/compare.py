@@ -43,6 +43,7 @@ def compare_view(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
                 "break-even": figures.get("break-even"),
                 "tok/s": None if best is None else number(best["tok_per_s"]),
                 "baseline tok/s": None if best is None else number(best["base_tok_per_s"]),
+                "which speed": None if best is None else best["basis"],
                 "machine": info.machine,
             }
         )

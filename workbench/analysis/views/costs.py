@@ -55,13 +55,13 @@ def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
     """Energy a token beside speed, power, clock and memory, of the runs whose GPUs were sampled."""
     known = runs[runs["energy_j_per_tok"].notna() | runs["gpu_peak_memory_bytes"].notna()]
     shown = known.assign(
-        speed=known["decode_tok_per_s"].fillna(known["output_tok_per_s"]),
         memory=known["gpu_peak_memory_bytes"] / _GIGABYTE,
     )
     names = {
         "label": "run",
         "max_concurrency": "at once",
-        "speed": "tok/s",
+        "output_tok_per_s": "output tok/s",
+        "decode_tok_per_s": "decode tok/s",
         "energy_j_per_tok": "energy (J/tok)",
         "gpu_power_w": "mean power (W)",
         "gpu_sm_clock_mhz": "mean clock (MHz)",

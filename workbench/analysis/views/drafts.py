@@ -13,7 +13,7 @@ from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.cost import required_acceptance
 from workbench.analysis.frames import Row, records
 from workbench.analysis.scaling import ScalingFit, forms_df
-from workbench.analysis.views.runs import KEYS, labelled
+from workbench.analysis.views.runs import labelled
 from workbench.analysis.views.texts import renamed, spans, texts
 from workbench.analysis.wording import count, signed
 from workbench.table import Tables
@@ -53,17 +53,24 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     requests = tables.requests
     own = [key in keys for key in zip(requests["campaign"], requests["run_id"], strict=True)]
     expected = shorter_chains_df(requests[pd.Series(own, index=requests.index, dtype=bool)])
-    expected = expected.merge(longest[[*KEYS, "label", "drafter", "prompt_set", "ignore_eos"]], on=KEYS)
+    of_longest = longest[[*same, "run_id", "label", "num_steps"]].rename(columns={"num_steps": "longest"})
+    expected = expected.merge(of_longest, on=["campaign", "run_id"])
+    expected = expected[(expected["num_steps"] < expected["longest"]).fillna(False).astype(bool)]
     expected = expected.rename(columns={"accept_length": "expected", "label": "from"})
     measured = runs[(runs["eagle_topk"] == 1).fillna(False).astype(bool)]
-    measured = measured[[*KEYS, *by[1:], "ignore_eos", "num_steps", "accept_length"]].dropna(subset=["accept_length"])
+    measured = measured[["run_id", *same, "num_steps", "accept_length"]].dropna(subset=["accept_length"])
     measured = measured.rename(columns={"run_id": "measured_by", "accept_length": "measured"})
+    measured = measured.rename(columns={"max_concurrency": "measured_at"})
     shown = expected.merge(measured, on=[*by, "ignore_eos", "num_steps"], how="inner")
-    shown = shown[shown["measured_by"] != shown["run_id"]].drop_duplicates(["run_id", *by, "ignore_eos", "num_steps"])
+    # Of several measurements the one at the chain's own concurrency, else the one at the next.
+    apart = (shown["measured_at"] - shown["max_concurrency"]).abs().astype("Float64")
+    shown = shown.iloc[apart.reset_index(drop=True).argsort(kind="stable")] if len(shown) else shown
+    shown = shown.drop_duplicates(["run_id", *by, "ignore_eos", "num_steps"]).sort_index()
     shown["difference"] = texts([signed(gap) for gap in shown["measured"] - shown["expected"]], shown.index)
     names = {
         "from": "from",
         "prompt_set": "prompts",
+        "max_concurrency": "at once",
         "num_steps": "steps",
         "expected": "expected",
         "measured": "measured",

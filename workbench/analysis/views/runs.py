@@ -7,6 +7,7 @@ import pandas as pd
 from workbench.analysis.answers import all_on_cpu, bounded
 from workbench.analysis.frames import Row, records
 from workbench.analysis.views.texts import on_off, renamed, spans, texts
+from workbench.analysis.wording import speed_unit
 
 KEYS = ["campaign", "run_id"]
 RATE_COLUMNS = [
@@ -66,15 +67,26 @@ def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
         "length": "accept length",
         "accept_length_source": "from",
         "speed": "output tok/s",
+        "decode_tok_per_s": "decode tok/s",
         "origin": "origin",
         "status": "status",
     }
+    if runs["decode_tok_per_s"].isna().all():
+        del names["decode_tok_per_s"]
     return renamed(shown, _without_graphs(names, runs))
 
 
 def _without_graphs(names: dict[str, str], rows: pd.DataFrame) -> dict[str, str]:
     """The columns to show: on CPUs there are no CUDA graphs."""
     return {name: shown for name, shown in names.items() if name != "graphs" or not all_on_cpu(rows)}
+
+
+def speed_names(table: pd.DataFrame) -> dict[str, str]:
+    """Columns of a run's speed and its baseline's, named so that they say which speed it is."""
+    bases = table["basis"].dropna().unique()
+    unit = speed_unit(bases)
+    names = {"tok_per_s": unit, "base_tok_per_s": f"baseline {unit}"}
+    return names | {"basis": "which speed"} if len(bases) > 1 else names
 
 
 def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
@@ -95,8 +107,7 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
         "length": "accept length",
         "needed": "break-even",
         "gain_needed": "gain needed",
-        "tok_per_s": "tok/s",
-        "base_tok_per_s": "baseline tok/s",
+        **speed_names(costs),
         "cycle": "verify cycle (ms)",
         "t_base_ms": "plain step (ms)",
     }
@@ -123,9 +134,10 @@ def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
         "ends": "interval",
         "verdict": "verdict",
         "by": "judged by",
-        "tok_per_s": "tok/s",
-        "base_tok_per_s": "baseline tok/s",
+        **speed_names(speedups),
     }
+    if speedups["busy_s"].notna().any():
+        names["busy_s"] = "busy (s a pass)"
     return renamed(shown, names)
 
 
