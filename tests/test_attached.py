@@ -57,7 +57,7 @@ def test_an_attached_server_is_measured_and_left_running(root: Path, log: Path) 
         assert attached.attach(url).url == url
         assert ended.run_id.startswith("attached-eagle3-d-s3-k1-n4-c1-")
         (again,) = measured("workload.max_new_tokens=8", url=url, log=log)
-        assert again.reused
+        assert not again.reused, "it may be another server by now"
     assert len(starts(root)) == 1, "nothing but the baseline was started"
     assert states(root) == {"baseline-default-c1": "ok", "attached-eagle3-d-s3-k1-n4-c1": "ok"}
     run = read_run(run_folder(root, "attached"))

@@ -96,6 +96,9 @@ def test_what_is_measured_is_kept_and_force_measures_again(root: Path) -> None:
     assert briefly(run(less, force=True)) == dict.fromkeys(two, "ok")
     assert len(starts(root)) == 4
     assert len(list((root / "data" / "runs" / "small" / "_kept").iterdir())) == 2
+    # More passes than were made, or another drafter under the same name, are measured again in the same place.
+    assert briefly(run(less, "repeats=2")) == dict.fromkeys(two, "ok")
+    assert briefly(run(less)) == dict.fromkeys(two, "kept")
     # Another workload is another run.
     assert briefly(run(less, "workload.num_prompts=3")) == dict.fromkeys(two, "ok")
     assert len(list((root / "data" / "runs" / "small").glob("*/status.json"))) == 4

@@ -187,6 +187,29 @@ def test_an_unknown_drafter_is_refused() -> None:
         plan(sweep=[{"drafter": "e", "speculative_num_steps": 3}])
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SMALL + "notes: &a [x, *a]\n", "c.yaml:10: alias [*]a"),
+        (SMALL + "repeats: 2\nrepeats: 5\n", "c.yaml:11: 'repeats' is set twice"),
+        (SMALL.replace("speculative_num_steps: 3", "speculative_num_steps: []"), "at least 1 item"),
+        (SMALL.replace("/models/d}", "/models/d}\n  - {name: d, model_path: /models/e}"), "two are called 'd'"),
+        (SMALL.replace("name: small", "name: _small"), "such folders are not read"),
+    ],
+)
+def test_what_would_be_lost_in_silence_is_refused(text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        parse_campaign(text, name="c.yaml")
+
+
+def test_values_and_names_that_look_alike_are_told_apart() -> None:
+    modes = plan(sweep=[{"speculative_num_steps": 3, "env": {"MODE": ["Fast", "fast"]}}])
+    assert len({start.server_id for start in modes.starts if start.role == "speculative"}) == 2
+    drafters = [{"name": "d 1", "model_path": "/a"}, {"name": "d-1", "model_path": "/b"}]
+    alike = servers(plan(drafters=drafters, baseline_again=False))
+    assert alike == ["baseline-default", "eagle3-d-1-s3-k1-n4", "eagle3-d-1-s3-k1-n4-2"]
+
+
 @pytest.mark.parametrize("server", [{"flags": {"api-key": "s3cret-value"}}, {"env": {"HF_TOKEN": "s3cret-value"}}])
 def test_secrets_are_refused_and_not_repeated(server: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="is a secret") as raised:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from urllib.parse import urlsplit
 
 from workbench.errors import UsageError
 from workbench.launch.process import Server, attach
@@ -37,11 +38,23 @@ def attachment(url: str, log: str = "") -> Attachment | None:
     Raises
     ------
     UsageError
-        When there is a log but no server.
+        When there is a log but no server, or the URL is none or holds a password.
     """
     if not url and log:
         raise UsageError("a log without a server to measure", where=log, next_step="give --attach URL with --log")
-    return Attachment(url, Path(log) if log else None) if url else None
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError("not the URL of a server", where=url, next_step="such as http://127.0.0.1:30000")
+    if parts.username or parts.password:
+        advice = "give the key in WORKBENCH_API_KEY: URLs are written down"
+        raise UsageError("a URL with a password in it", where=f"--attach for {parts.hostname}", next_step=advice)
+    return Attachment(url.rstrip("/"), Path(log) if log else None)
 
 
 def attached_plan(campaign: CampaignSpec, place: Attachment) -> Plan:

@@ -96,8 +96,8 @@ def _run(arguments: argparse.Namespace) -> int:
         engine=arguments.engine,
         force=arguments.force,
         allow_refused=arguments.allow_refused,
-        attach=arguments.attach,
-        log=arguments.log,
+        attach=arguments.attach or "",
+        log=arguments.log or "",
     )
     if arguments.dry_run:
         say(run.dry_run(request))
@@ -155,6 +155,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _given(text: str) -> str:
+    """A value that is there: an empty one is a shell variable that was not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="workbench",
@@ -196,8 +203,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("campaign", metavar="CAMPAIGN", help="name in data/campaigns, or path of a campaign file")
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the file; may be repeated")
     run.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
-    run.add_argument("--attach", default="", metavar="URL", help="measure a server that runs already, and leave it")
-    run.add_argument("--log", default="", metavar="FILE", help="with --attach: the log that this server writes")
+    run.add_argument("--attach", type=_given, metavar="URL", help="measure a server that runs already, and leave it")
+    run.add_argument("--log", type=_given, metavar="FILE", help="with --attach: the log that this server writes")
     run.add_argument("--force", action="store_true", help="measure again what is measured already")
     run.add_argument("--allow-refused", action="store_true", help="start also what preflight refuses, as a control")
     run.add_argument("--quiet", action="store_true", help="say nothing until the end")

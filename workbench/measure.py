@@ -98,7 +98,7 @@ def run_campaign(
     with alone(folder):
         plan = located(plan_of(campaign, place))
         write_campaign(folder, plan.campaign)
-        todo = _todo(folder, plan, force=force)
+        todo = _todo(folder, plan, force=force or place is not None)
         refused = {} if allow_refused or place is not None else refusals(check_campaign(plan))
         waiting = [start for start in todo if start.runs and start.server_id not in refused]
         progress = Progress(waiting, plan.campaign.repeats, say)

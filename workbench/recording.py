@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import platform
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,12 +22,21 @@ from workbench.launch.state import count_servers
 from workbench.load import Windows
 from workbench.provenance import code_version, redact, versions
 from workbench.sglang_rules.flags import flag_key
-from workbench.spec import CampaignInfo, LoadWindow, Origin, Provenance, RunSpec, RunState, RunStatus
+from workbench.spec import (
+    SECRET_FLAGS,
+    CampaignInfo,
+    LoadWindow,
+    Origin,
+    Provenance,
+    RunSpec,
+    RunState,
+    RunStatus,
+    is_secret_variable,
+)
 from workbench.store import read_run, write_json, write_run
 from workbench.sweep import CampaignSpec
 
 KEPT = "_kept"
-_SECRET_SETTING = re.compile(r"(?:token|secret|password|api_key)\Z", re.I)
 _OWN_SETTINGS = frozenset({"host", "port", "model_path", "speculative_draft_model_path", "enable_metrics"})
 
 
@@ -108,12 +116,17 @@ def write_campaign(folder: Path, campaign: CampaignSpec) -> None:
 
 
 def is_measured(path: Path, run: RunSpec, *, kept_aside: bool = False) -> bool:
-    """Whether a finished run of the same content lies there. From where it is kept aside its log cannot be found."""
+    """Whether a finished run of the same content and as many passes lies there, served from the same places.
+
+    From where it is kept aside its log cannot be found.
+    """
     try:
         found = read_run(path, [] if kept_aside else None)
     except InputError:
         return False
-    return found.status.status is RunState.OK and found.spec.content_hash() == run.content_hash()
+    same = found.spec.content_hash() == run.content_hash() and len(found.windows) >= (run.repeats or 0)
+    places = (found.spec.drafter_path, found.spec.launch_prefix) == (run.drafter_path, run.launch_prefix)
+    return found.status.status is RunState.OK and same and places
 
 
 def begin(path: Path, run: RunSpec, campaign: CampaignSpec, served: Served) -> None:
@@ -193,13 +206,24 @@ def resolved(info: Mapping[str, object], argv: Sequence[str]) -> dict[str, objec
 
     These are under ``asked_differently``: a list of ``{"setting", "asked", "used"}``.
     """
-    shown = {name: HIDDEN if _SECRET_SETTING.search(name) and value else value for name, value in info.items()}
+    shown = {name: _shown(name, value) for name, value in info.items()}
     differing = [
         {"setting": name, "asked": asked, "used": shown[name]}
         for name, asked in _asked(argv).items()
         if name in shown and name not in _OWN_SETTINGS and not _same(asked, shown[name])
     ]
     return {**shown, "asked_differently": differing}
+
+
+def _shown(name: str, value: object) -> object:
+    """A setting without secrets, by its name and by what a text looks like; also those further in."""
+    if isinstance(value, Mapping):
+        return {str(key): _shown(str(key), each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_shown(name, each) for each in value]
+    if value and (is_secret_variable(name) or name in SECRET_FLAGS):
+        return HIDDEN
+    return redact(value) if isinstance(value, str) and "hf_" in value else value
 
 
 def _asked(argv: Sequence[str]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
 from workbench.paths import notebooks_dir, runs_dir
+from workbench.prompts import is_file_name
 from workbench.recording import alone
 from workbench.spec import RunState
 from workbench.sweep import Plan, expand, find_campaign
@@ -47,19 +49,26 @@ class Request:
         is_path = Path(self.campaign).suffix in (".yaml", ".yml")
         return {
             "campaign": str(Path(self.campaign).resolve()) if is_path else self.campaign,
-            "settings": [*self.settings, *self._engine_settings()],
+            "settings": [*self.settings, *self._more_settings()],
             "force": self.force,
             "allow_refused": self.allow_refused,
             "attach": self.attach,
             "log": str(Path(self.log).resolve()) if self.log else "",
         }
 
-    def _engine_settings(self) -> list[str]:
-        """Another engine makes another campaign: its speeds must not be compared with those of the usual one."""
+    def _more_settings(self) -> list[str]:
+        """What the command line means besides.
+
+        Another engine makes another campaign: its speeds must not be compared with those of the usual one.
+        """
         campaign = find_campaign(self.campaign, self.settings)
-        if self.engine in (None, campaign.engine):
-            return []
-        return [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
+        settings = []
+        prompts = campaign.workload.prompt_set
+        if is_file_name(prompts) and Path(prompts).is_file():
+            settings.append(f"workload.prompt_set={json.dumps(str(Path(prompts).resolve()))}")
+        if self.engine not in (None, campaign.engine):
+            settings += [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
+        return settings
 
 
 @dataclass(frozen=True, slots=True)

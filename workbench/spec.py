@@ -32,7 +32,7 @@ Name = Annotated[
 
 
 SECRET_FLAGS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password", "hf_token", "token"})
-_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)\Z", re.I)
+_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?)\Z", re.I)
 
 
 def is_secret_variable(name: str) -> bool:
@@ -186,18 +186,22 @@ class RunSpec(Frozen):
     baseline_group: str = "default"
     label: str | None = None
     notes: str | None = None
+    repeats: Positive | None = None
+    drafter_path: str | None = None
+    launch_prefix: tuple[str, ...] | None = None
 
     @property
     def role(self) -> Literal["baseline", "speculative"]:
         return "baseline" if self.spec_decode is None else "speculative"
 
     def content_hash(self) -> str:
-        """First 6 hex digits of a SHA-256 over everything but names and notes: same hash, same measurement.
+        """First 6 hex digits of a SHA-256 over everything but names, notes and where things are on a machine.
 
         What is not stated is left out, so that a field that is added later changes no hash.
         """
-        names = {"campaign": True, "run_id": True, "server_id": True, "label": True, "notes": True}
-        content = self.model_dump(mode="json", exclude={**names, "target": {"notes"}}, exclude_none=True)
+        names = ("campaign", "run_id", "server_id", "label", "notes", "repeats", "drafter_path", "launch_prefix")
+        target = self.target.model_dump(mode="json", exclude={"notes"}, exclude_none=True)
+        content = self.model_dump(mode="json", exclude=set(names), exclude_none=True) | {"target": target}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]
 
 

@@ -42,13 +42,14 @@ def _listed(value: object) -> object:
     return value if isinstance(value, list | tuple) else [value]
 
 
-Steps = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], BeforeValidator(_listed)]
-DraftTokens = Annotated[tuple[Annotated[int, Field(ge=1, le=1024)] | None, ...], BeforeValidator(_listed)]
-Switch = Annotated[tuple[bool | None, ...], BeforeValidator(_listed)]
-Lengths = Annotated[tuple[Annotated[float, Field(ge=1)] | None, ...], BeforeValidator(_listed)]
+_SOME = Field(min_length=1)
+Steps = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], BeforeValidator(_listed), _SOME]
+DraftTokens = Annotated[tuple[Annotated[int, Field(ge=1, le=1024)] | None, ...], BeforeValidator(_listed), _SOME]
+Switch = Annotated[tuple[bool | None, ...], BeforeValidator(_listed), _SOME]
+Lengths = Annotated[tuple[Annotated[float, Field(ge=1)] | None, ...], BeforeValidator(_listed), _SOME]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Flags = dict[str, Annotated[tuple[Scalar, ...], BeforeValidator(_listed)]]
-Env = dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]]
+Flags = dict[str, Annotated[tuple[Scalar, ...], BeforeValidator(_listed), _SOME]]
+Env = dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed), _SOME]]
 Concurrencies = Annotated[
     tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed), Field(min_length=1)
 ]
@@ -58,7 +59,7 @@ class SweepBlock(Frozen):
     """One product of settings. A single value counts as a list of one."""
 
     drafter: Names = ()
-    speculative_algorithm: Names = ("EAGLE3",)
+    speculative_algorithm: Annotated[Names, _SOME] = ("EAGLE3",)
     speculative_num_steps: Steps
     speculative_eagle_topk: Steps = (1,)
     speculative_num_draft_tokens: DraftTokens = (None,)
@@ -78,10 +79,10 @@ class CampaignWorkload(Frozen):
     """
 
     prompt_set: Annotated[str, Field(min_length=1, max_length=4096)]
-    num_prompts: int = Field(ge=1)
-    requests_per_slot: int | None = Field(default=None, ge=1)
+    num_prompts: int = Field(ge=1, le=1_000_000)
+    requests_per_slot: int | None = Field(default=None, ge=1, le=10_000)
     temperature: float = Field(default=0.0, ge=0)
-    max_new_tokens: int = Field(ge=1)
+    max_new_tokens: int = Field(ge=1, le=1_000_000)
     ignore_eos: bool = False
 
     def at(self, concurrency: int) -> Workload:
@@ -110,7 +111,7 @@ class CampaignSpec(Frozen):
     drafters: tuple[Drafter, ...] = ()
     workload: CampaignWorkload
     max_concurrency: Concurrencies = (1,)
-    repeats: int = Field(default=1, ge=1)
+    repeats: int = Field(default=1, ge=1, le=1000)
     baseline_again: bool = True
     baseline_max_concurrency: Annotated[
         tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed)
@@ -125,6 +126,12 @@ class CampaignSpec(Frozen):
     expected_start_s: float = Field(default=60.0, gt=0)
     price_per_gpu_hour: float | None = Field(default=None, ge=0)
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _can_be_found_again(self) -> Self:
+        if self.name.startswith(("_", ".")):
+            raise ValueError(f"name: {self.name!r} begins with {self.name[0]!r}, and such folders are not read")
+        return self
 
     @model_validator(mode="after")
     def _no_secrets(self) -> Self:
@@ -142,6 +149,9 @@ class CampaignSpec(Frozen):
     @model_validator(mode="after")
     def _known_drafters(self) -> Self:
         names = [drafter.name for drafter in self.drafters]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"drafters: two are called {twice[0]!r}")
         for number, block in enumerate(self.sweep):
             for name in block.drafter:
                 if name not in names:
@@ -223,7 +233,9 @@ def read_campaign_file(path: Path) -> CampaignSpec:
 def parse_campaign(text: str, *, name: str) -> CampaignSpec:
     """A campaign from YAML text; ``name`` is what messages call it."""
     try:
+        _refuse_aliases(text, name)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_twice(tree, name)
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise SpecError(f"not YAML ({' '.join(str(error).split())})", where=name) from error
@@ -233,6 +245,29 @@ def parse_campaign(text: str, *, name: str) -> CampaignSpec:
         return CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=False)
     except ValidationError as error:
         raise _fault(error, tree, name) from error
+
+
+def _refuse_aliases(text: str, name: str) -> None:
+    """Aliases can blow a short file up to any size, and a campaign needs none."""
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise SpecError(f"alias *{event.anchor}", where=_place(name, event), next_step="write the value out")
+
+
+def _refuse_twice(node: Any, name: str) -> None:
+    """Of a setting that is given twice, YAML would silently take the last."""
+    seen: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else []:
+        if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            raise SpecError(f"{key.value!r} is set twice", where=_place(name, key), next_step="keep one of them")
+        seen.add(str(key.value))
+    if isinstance(node, yaml.CollectionNode):
+        for child in node.value:
+            _refuse_twice(child[1] if isinstance(child, tuple) else child, name)
+
+
+def _place(name: str, mark: Any) -> str:
+    return f"{name}:{mark.start_mark.line + 1}"
 
 
 def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
@@ -315,7 +350,8 @@ def expand(campaign: CampaignSpec) -> Plan:
         )
         name = _describe(server, used, drafter, campaign.server)
         if name not in candidates:
-            candidates[name] = Start(slug(name), server, used, drafter, ())
+            taken = {start.server_id for start in candidates.values()}
+            candidates[name] = Start(_free_id(slug(name), taken), server, used, drafter, ())
         elif decode.speculative_num_draft_tokens not in (None, used.speculative_num_draft_tokens):
             merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
         loads[name] = tuple(dict.fromkeys((*loads.get(name, ()), *(block.max_concurrency or campaign.max_concurrency))))
@@ -324,6 +360,11 @@ def expand(campaign: CampaignSpec) -> Plan:
     if not wanted and campaign.only:
         raise SpecError(f"no start is called {' or '.join(campaign.only)}", where="only", next_step="see --dry-run")
     return Plan(campaign, wanted, tuple(merged), tuple(refused))
+
+
+def _free_id(wanted: str, taken: set[str]) -> str:
+    """Names that differ in signs alone, or behind the length of a file name, still have folders of their own."""
+    return next(each for each in (wanted, *(f"{wanted}-{number}" for number in range(2, 10_000))) if each not in taken)
 
 
 def _asked_for(start: Start, patterns: Sequence[str]) -> bool:
@@ -397,6 +438,9 @@ def _runs(campaign: CampaignSpec, start: Start, concurrencies: Sequence[int]) ->
             spec_decode=start.decode,
             server=start.server,
             workload=campaign.workload.at(concurrency),
+            repeats=campaign.repeats,
+            drafter_path=start.drafter.model_path if start.drafter else None,
+            launch_prefix=campaign.launch_prefix or None,
             baseline_group=_group(_plain(start.server), campaign.server),
             label=f"{start.server_id}, {concurrency} at once",
         )
@@ -432,7 +476,7 @@ def _group(server: ServerConfig, usual: ServerConfig) -> str:
         said.append("graph" if server.cuda_graph else "nograph")
     for name, value in {**server.flags, **server.env}.items():
         if {**usual.flags, **usual.env}.get(name) != value:
-            said.append(f"{name}={value}".lower())
+            said.append(f"{name}={value}")
     return "-".join(said) or "default"
 
 

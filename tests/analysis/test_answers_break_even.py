@@ -164,8 +164,8 @@ def test_first_trial_a_cycle_costs_the_same_at_any_number_of_steps() -> None:
     assert "against 1.2-1.3 ms for a plain step" in said
     # That run's own: 2.0333 tokens x 754.4 tok/s / 671.7 tok/s
     assert said.endswith(
-        "As it is, the best accept length, 2.03 (n24000L, 6 steps, mix_heldout), would have to grow to 2.28, that run's "
-        "own break-even."
+        "As it is, the best accept length, 2.03 (n24000L, 6 steps, mix_heldout), would have to grow to 2.28, that "
+        "run's own break-even."
     )
 
 

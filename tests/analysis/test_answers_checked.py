@@ -54,7 +54,7 @@ def test_the_energy_table_holds_the_runs_whose_gpus_were_sampled() -> None:
     )
     view = energy_view(table)
     assert view["run"].tolist() == ["base"]
-    assert view.loc[0, ["tok/s", "energy (J/tok)", "mean power (W)", "peak memory (GB)"]].tolist() == [
+    assert view.loc[0, ["decode tok/s", "energy (J/tok)", "mean power (W)", "peak memory (GB)"]].tolist() == [
         700,
         0.5,
         350,

@@ -5,7 +5,7 @@ import pytest
 from analysis_tables import baseline, recorded, runs, speculative
 from answer_tables import exactly, speedup_rows, speedups_of, with_runs
 
-from workbench.analysis.answers import bounded, by_concurrency, pays, timing_noise, undecided
+from workbench.analysis.answers import bounded, by_concurrency, pays, short_passes, timing_noise, undecided
 from workbench.analysis.speedup import drift_df
 
 KIMI, FIRST = "kimi_k25", "h200_first_trial"
@@ -17,8 +17,8 @@ KIMI, FIRST = "kimi_k25", "h200_first_trial"
 def test_kimi_nothing_beat_the_baseline() -> None:
     # 62.9 / 63.6 = 0.989; noted figures give no verdict, so there is no advice against speculation.
     assert pays(speedups_of(recorded(KIMI))) == (
-        "Nothing beat the baseline. The best of 7 runs (aq-medai-k2, 4 draft tokens) reached 62.9 tok/s against 63.6, "
-        "0.99x (one figure an arm)."
+        "Nothing beat the baseline. The best of 7 runs (aq-medai-k2, 4 draft tokens) reached 62.9 output tok/s against "
+        "63.6, 0.99x (one figure an arm)."
     )
 
 
@@ -26,7 +26,7 @@ def test_kimi_with_a_faster_run_is_not_decided() -> None:
     faster = with_runs(recorded(KIMI), {"custom-v3-n16-graph": exactly("output_tok_per_s", 100.0)})
     assert pays(speedups_of(faster)) == (
         "Whether speculation pays is not decided: the best of 7 runs (custom-v3, 16 draft tokens, graphs) reached "
-        "100 tok/s against 90, 1.11x; no verdict: one figure an arm, no repeats."
+        "100 output tok/s against 90, 1.11x; no verdict: one figure an arm, no repeats."
     )
 
 
@@ -34,7 +34,7 @@ def test_first_trial_says_do_not_enable() -> None:
     said = pays(speedups_of(recorded(FIRST)))
     assert said.startswith(
         "Do not enable speculation here: nothing beat the baseline at concurrency 1, 8 or 32. "
-        "The best of 26 runs (n24000L, 6 steps, mix_heldout) reached 672 tok/s against 754, 0.89x (95 % 0."
+        "The best of 26 runs (n24000L, 6 steps, mix_heldout) reached 672 output tok/s against 754, 0.89x (95 % 0."
     )
     assert said.endswith("; 23 of 26 runs lose beyond noise.")
 
@@ -189,4 +189,26 @@ def test_narrow_intervals_and_ranges_of_logs_need_no_reason() -> None:
     assert timing_noise(speedup_rows(), some, drift) is None
     assert timing_noise(wide, some, drift) == (
         "Timing intervals are wide, 100% of the speedup in the median: there are few passes."
+    )
+
+
+def test_short_passes_are_named_with_their_loads() -> None:
+    table = runs(
+        baseline(max_concurrency=1, pass_busy_s=[2.0, 3.0, 9.0]),
+        baseline("b8", max_concurrency=8, pass_busy_s=[0.4, 0.6, 9.0]),
+        speculative(max_concurrency=8, pass_busy_s=[0.3, 0.5]),  # median of all five: 0.5
+        speculative("s32", max_concurrency=32, pass_busy_s=[0.7, 5.0, 0.8]),
+        speculative("untimed", max_concurrency=64),
+    )
+    assert short_passes(table) == (
+        "Passes at 8 and 32 at once are short (all slots busy for 0.5 to 0.8 s): a few requests decide the speed; "
+        "raise workload.requests_per_slot."
+    )
+    assert short_passes(table[table["max_concurrency"] == 1]) is None
+    assert short_passes(recorded(FIRST).runs) is None
+
+
+def test_the_page_of_the_recorded_step_costs_says_so() -> None:
+    assert str(short_passes(recorded("h200_step_cost").runs)).startswith(
+        "Passes at 2, 4, 8, 16, 32 and 64 at once are short (all slots busy for 0.4 to 1.3 s)"
     )

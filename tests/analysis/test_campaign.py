@@ -95,8 +95,8 @@ def starting(answer: Answer, start: str) -> str:
 def test_kimi_says_what_was_missed() -> None:
     answer = page(KIMI, campaign_page)
     assert answer.sentence == (
-        "Nothing beat the baseline. The best of 7 runs (aq-medai-k2, 4 draft tokens) reached 62.9 tok/s against 63.6, "
-        "0.99x (one figure an arm). The run to make next: custom-v3 at 4-5 draft tokens with CUDA graphs on, "
+        "Nothing beat the baseline. The best of 7 runs (aq-medai-k2, 4 draft tokens) reached 62.9 output tok/s against "
+        "63.6, 0.99x (one figure an arm). The run to make next: custom-v3 at 4-5 draft tokens with CUDA graphs on, "
         "0.9x to 1.3x expected, depending on whether the time of a cycle (0.9x) or its ratio to a plain step (1.3x) "
         "carries over from baseline A to B."
     )
@@ -136,7 +136,7 @@ def test_kimi_a_run_more_changes_the_answer() -> None:
     )
     answer = campaign_page(made)
     # 117 / 90; break-even 2.1 x 90 / 117 = 1.615 joins the two of baseline A
-    assert "custom-v3, graphs, later) reached 117 tok/s against 90, 1.30x" in answer.sentence
+    assert "custom-v3, graphs, later) reached 117 output tok/s against 90, 1.30x" in answer.sentence
     assert "The run to make next" not in answer.sentence
     assert not [action for action in answer.actions if action.startswith("Measure custom-v3")]
     assert answer.headline["best speedup"] == "1.30x"
@@ -226,7 +226,7 @@ def test_first_trial_speed_and_length_change_the_answer() -> None:
     )
     answer = campaign_page(replace(faster, requests=requests))
     assert answer.sentence.startswith(
-        "Speculation pays at concurrency 1: the only winning run (n24000L, 6 steps) reached 2,015 tok/s "
+        "Speculation pays at concurrency 1: the only winning run (n24000L, 6 steps) reached 2,015 output tok/s "
         "against 754, 2.67x"
     )
     assert not [action for action in answer.actions if action.startswith("Profile one verify cycle")]

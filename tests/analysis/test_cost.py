@@ -104,7 +104,7 @@ def test_what_is_missing_is_named() -> None:
             speculative("no baseline", output_tok_per_s=50.0, max_concurrency=8),
         )
     ).set_index("run_id")
-    assert costs.loc["no speed", "reason"] == "no speed was measured (the run is failed)"
+    assert costs.loc["no speed", "reason"] == "the run is failed: it is not judged"
     assert costs.loc["no baseline", "reason"] == "no baseline in group default with the prompts p at concurrency 8"
     assert costs["break_even"].isna().all()
 

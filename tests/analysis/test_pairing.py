@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from analysis_tables import baseline, runs, speculative
 
+from workbench.analysis.cost import cost_df
 from workbench.analysis.pairing import pair_baselines, pairs
 
 
@@ -39,6 +40,17 @@ def _problem(base: dict[str, object], spec: dict[str, object]) -> object:
 )
 def test_a_baseline_has_the_runs_own_load(base, spec, problem) -> None:
     assert _problem(base, spec) == (None if problem is None else (problem, True))
+
+
+@pytest.mark.parametrize("status", ["failed", "running", "interrupted", "timed_out"])
+def test_a_run_that_did_not_finish_is_not_judged(status: str) -> None:
+    table = runs(
+        baseline(output_tok_per_s=1.0),
+        speculative(output_tok_per_s=2.0, accept_length=2.0, status=status),
+    )
+    assert pair_baselines(table)["pairing_problem"].tolist() == [f"the run is {status}: it is not judged"]
+    cost = cost_df(table).iloc[0]
+    assert cost[["speedup", "accept_length", "break_even"]].isna().all()
 
 
 def test_ends_of_answers_must_agree_where_known() -> None:

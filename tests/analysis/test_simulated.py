@@ -107,8 +107,8 @@ def test_no_answer_recommends_or_counts_one(tables: Tables) -> None:
         assert answer.headline.get("best accept length", "2.00") == "2.00", page
         assert answer.headline.get("best speedup", "0.93x") == "0.93x", page
     assert pages(tables)["throughput"].sentence == (
-        "Do not enable speculation here: nothing beat the baseline. The only run (real) reached 93 tok/s against 100, "
-        "0.93x, a loss beyond noise."
+        "Do not enable speculation here: nothing beat the baseline. The only run (real) reached 93 decode tok/s "
+        "against 100, 0.93x, a loss beyond noise."
     )
     assert "Nearest to its baseline came real, 0.93x." in pages(tables)["draft tokens"].sentence
 

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from analysis_tables import baseline, recorded, requests, runs, speculative, timed
 
+from workbench.analysis.cost import cost_df
 from workbench.analysis.speedup import losslessness_df, speedup_df
 
 BASE = [1.0, 1.1, 0.9, 1.05]
@@ -118,7 +119,7 @@ def test_without_a_baseline_the_speed_still_stands() -> None:
 
 def test_nothing_measured_is_said() -> None:
     row = _one(runs(baseline(output_tok_per_s=90.0), speculative(status="failed")), requests())
-    assert row["reason"] == "no speed was measured (the run is failed)"
+    assert row["reason"] == "the run is failed: it is not judged"
 
 
 def test_empty_tables_give_an_empty_table_with_its_columns() -> None:
@@ -170,3 +171,84 @@ def test_resampling_the_recorded_trial_takes_less_than_a_second() -> None:
     start = time.process_time()
     speedup_df(tables.runs, tables.requests, n_boot=2000)
     assert time.process_time() - start < 1.0
+
+
+# --- passes that the client timed --------------------------------------------------------------------------------
+
+
+def _busy(speeds: list[float], seconds: list[float], output: float) -> dict[str, object]:
+    """A run at concurrency 8 whose passes were timed; its decode speed is tokens over seconds of all of them."""
+    tokens = sum(speed * second for speed, second in zip(speeds, seconds, strict=True))
+    return {
+        "max_concurrency": 8,
+        "pass_decode_tok_per_s": speeds,
+        "pass_busy_s": seconds,
+        "decode_tok_per_s": tokens / sum(seconds),
+        "output_tok_per_s": output,
+    }
+
+
+def test_above_concurrency_one_the_windows_of_the_client_decide() -> None:
+    # 4 x 100 tok/s for 3 s and 200 for 6 s: 2400 tokens in 18 s. The requests would tell another speed.
+    base = baseline(**_busy([100.0] * 4 + [200.0], [3.0] * 4 + [6.0], 90.0))
+    spec = speculative(accept_length=2.0, **_busy([200.0] * 5, [4.0] * 5, 180.0))
+    rows = [row for repeat in range(5) for name in ("base", "spec") for row in timed(name, [1.0], repeat=repeat)]
+    row = _one(runs(base, spec), requests(*rows))
+    assert (row["tok_per_s"], row["base_tok_per_s"]) == pytest.approx((200.0, 2400 / 18))
+    assert row["speedup"] == pytest.approx(1.5)
+    assert (row["basis"], row["n"], row["busy_s"], row["verdict"]) == ("decode", 5, 3.0, "win")
+    # The fast pass is drawn four times or more in 0.7 % of all draws, three times or more in 5.8 %: the low end is that
+    # of three, 200 against (600 + 3600) / (6 + 18); not drawn at all (33 %) is the high end, 200 against 100.
+    assert (row["low"], row["high"]) == pytest.approx((200 / 175, 2.0))
+
+
+def test_several_baselines_are_pooled_alike_in_speedups_and_costs() -> None:
+    # 5 x 100 tok/s for 4 s and 5 x 200 for 8 s: 10,000 tokens in 60 s
+    first, again = _busy([100.0] * 5, [4.0] * 5, 90.0), _busy([200.0] * 5, [8.0] * 5, 180.0)
+    spec = speculative(accept_length=2.0, **_busy([250.0] * 5, [4.0] * 5, 200.0))
+    table = runs(
+        baseline("before", completion_tokens=1, **first), baseline("after", completion_tokens=9, **again), spec
+    )
+    row, cost = _one(table, requests()), cost_df(table).iloc[0]
+    assert row["base_tok_per_s"] == cost["base_tok_per_s"] == pytest.approx(10_000 / 60)
+    assert row["speedup"] == cost["speedup"] == pytest.approx(1.5)
+    assert cost["break_even"] == pytest.approx(2.0 / 1.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "output", "verdict"), [(1.9, 90.0, "not decidable"), (1.9, 110.0, "win"), (2.0, 90.0, "win")]
+)
+def test_short_passes_decide_only_what_whole_passes_tell_too(seconds: float, output: float, verdict: str) -> None:
+    base = baseline(**_busy([100.0] * 5, [9.0] * 5, 100.0))
+    row = _one(runs(base, speculative(**_busy([120.0] * 5, [seconds] * 5, output))), requests())
+    assert (row["speedup"], row["verdict"], row["busy_s"]) == (pytest.approx(1.2), verdict, seconds)
+    assert ("short passes (busy 1.9 s)" in row["reason"]) is (seconds < 2)
+    assert ("give 0.90x: measure longer ones" in row["reason"]) is (verdict == "not decidable")
+
+
+def test_fewer_than_five_timed_passes_decide_nothing() -> None:
+    base, spec = _busy([100.0] * 6, [9.0] * 6, 90.0), _busy([120.0] * 4, [9.0] * 4, 110.0)
+    row = _one(runs(baseline(**base), speculative(**spec)), requests())
+    assert (row["speedup"], row["verdict"]) == (pytest.approx(1.2), "not decidable")
+    assert row["reason"] == "4 passes against 6; 5 of each are needed, the arms in turn"
+
+
+@pytest.mark.parametrize("campaign", ["h200_step_cost", "h200_first_trial", "h200_smollm2", "kimi_k25"])
+def test_break_even_is_accept_length_over_the_speedup_of_the_table(campaign: str) -> None:
+    tables = recorded(campaign)
+    both = cost_df(tables.runs).merge(speedup_df(tables.runs, tables.requests, n_boot=50), on=["campaign", "run_id"])
+    known = both.dropna(subset=["break_even"])
+    assert len(known)
+    assert (known["accept_length"] / known["speedup_y"]).tolist() == pytest.approx(known["break_even"].tolist(), 1e-9)
+    assert known["tok_per_s_x"].tolist() == pytest.approx(known["tok_per_s_y"].tolist(), 1e-9)
+
+
+def test_the_recorded_speed_at_32_is_that_of_its_windows() -> None:
+    # windows.json: speeds 6336.40, 6227.90, 6603.24, 6517.46, 6143.63 for 0.912, 0.958, 0.887, 0.891, 0.962 s
+    # of the baseline: 9298.23, 9556.22, 9966.36, 10166.00, 8935.82 for 0.5445, 0.4642, 0.4209, 0.5117, 0.4841 s
+    tables = recorded("h200_step_cost")
+    table = speedup_df(tables.runs, tables.requests, n_boot=50).set_index("run_id")
+    row = table.loc["eagle3-smollm2-135m-eagle3-s3-k1-n4-c32-d037a3"]
+    assert row["tok_per_s"] == pytest.approx(6360, abs=2)  # 29,317 tokens in 4.610 s
+    assert row["base_tok_per_s"] == pytest.approx(9574, abs=3)  # 23,222 tokens in 2.4254 s
+    assert row["busy_s"] == pytest.approx(0.484, abs=0.001)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from analysis_tables import recorded
 from answer_tables import cost_rows
 
 from workbench.analysis.answers import step_time
+from workbench.analysis.cost import cost_df
 from workbench.analysis.step_time import CHAINS, FULL, TOKENS, step_time_by_length_df, step_time_fit
 from workbench.analysis.views import step_time_view
 
@@ -78,7 +80,7 @@ def test_every_load_has_a_fit_of_its_own_and_simulated_runs_count() -> None:
     assert said == (
         "A verify cycle at concurrency 1 takes 1.10 ms + 0.350 ms a step (95 % -0.285 to 0.985) + 0.125 ms a draft "
         "token (95 % -0.193 to 0.443) (n = 4 runs of 4 shapes, 2 with simulated acceptance; residuals of 0.100 ms). "
-        "Fits of 2 groups are in the table."
+        "It does not visibly depend on steps or draft tokens. Fits of 2 groups are in the table."
     )
     view = step_time_view(fit)
     assert view["b (ms a step)"].tolist()[0] == "0.35 (-0.285\u00a0to\u00a00.985)"
@@ -138,3 +140,29 @@ def test_the_sentence_on_the_accept_length() -> None:
         "Whether the cycle time depends on what is accepted: from 1.5 to 2.5 simulated tokens a step"
     )
     assert unsure.endswith("it differs by 33.3% (3 steps and 4 draft tokens at concurrency 1; not decidable).")
+
+
+def _said(*rows: dict[str, object]) -> str:
+    (said,) = step_time(step_time_fit(cost_rows(*rows)), step_time_by_length_df(cost_rows()))
+    return said
+
+
+def test_a_cost_below_zero_is_none() -> None:
+    # 5 - 0.5 ms a step, residuals of 0.01 ms: the interval is far below 0
+    chains = [shape(n, n + 1, 5 - 0.5 * n + odd) for n, odd in ((1, 0.01), (2, -0.01), (3, -0.01), (4, 0.01))]
+    assert _said(*chains).endswith("It falls with steps, which a cost cannot: drift between servers, or confounding.")
+    rising = [shape(n, n + 1, 5 + 0.5 * n + odd) for n, odd in ((1, 0.01), (2, -0.01), (3, -0.01), (4, 0.01))]
+    assert _said(*rising).endswith("ms).")
+
+
+def test_a_cost_that_may_be_none_is_said() -> None:
+    flat = [shape(n, n + 1, cycle) for n, cycle in ((1, 5.0), (2, 5.4), (3, 5.0), (4, 5.4))]
+    assert _said(*flat).endswith("It does not visibly depend on steps.")
+
+
+def test_the_recorded_trial_falls_with_steps() -> None:
+    (said, *_) = step_time(
+        step_time_fit(cost_df(recorded("h200_first_trial").runs)), step_time_by_length_df(cost_rows())
+    )
+    assert "- 0.228 ms a step (95 % -0.362 to -0.093)" in said
+    assert "It falls with steps, which a cost cannot" in said

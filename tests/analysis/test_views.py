@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from analysis_tables import recorded, runs, speculative
+from analysis_tables import recorded, requests, runs, speculative
 from answer_tables import cost_rows, costs_of, speedup_rows, speedups_of
 from random_tables import SEEDS, random_tables
 
@@ -302,3 +302,30 @@ def check_views(seed: int) -> None:
     assert len(made[0]) == len(tables.runs)
     assert len(made[1]) == len(made[2]) == (tables.runs["role"] == "speculative").sum()
     assert all(table.columns.is_unique for table in made)
+
+
+def test_the_longest_chain_is_not_compared_with_itself_at_another_load() -> None:
+    chain = {"eagle_topk": 1, "num_steps": 3, "steps_histogram": [1, 0, 0, 1], "accept_length": 2.5}
+    table = runs(
+        speculative("s3-c1", **chain),
+        speculative("s3-c8", max_concurrency=8, **chain),
+        speculative("s1-c8", max_concurrency=8, eagle_topk=1, num_steps=1, accept_length=1.4),
+        speculative("s1-c1", eagle_topk=1, num_steps=1, accept_length=1.6),
+    )
+    counted = [{"run_id": name, "steps_histogram": [1, 0, 0, 1]} for name in ("s3-c1", "s3-c8")]
+    tables = Tables({}, table, requests(*counted), *[pd.DataFrame()] * 3, logs={}, problems=())
+    view = views.shorter_chains_view(tables)
+    # Half the steps accept a first draft: 1 + 0.5 at one step.
+    assert view[["from", "at once", "steps", "expected", "difference"]].to_numpy().tolist() == [
+        ["s3-c1", 1, 1, 1.5, "+0.10"],
+        ["s3-c8", 8, 1, 1.5, "-0.10"],
+    ]
+
+
+def test_speeds_are_named_after_what_they_are() -> None:
+    rows = [{"basis": basis, "tok_per_s": 2.0, "base_tok_per_s": 1.0} for basis in ("decode", "output")]
+    assert {"decode tok/s", "baseline decode tok/s"} < set(views.costs_view(cost_rows(rows[0])).columns)
+    assert {"output tok/s", "baseline output tok/s"} < set(views.speedups_view(speedup_rows(rows[1])).columns)
+    mixed = views.speedups_view(speedup_rows(*rows))
+    assert mixed[["tok/s", "which speed"]].to_numpy().tolist() == [[2.0, "decode"], [2.0, "output"]]
+    assert "busy (s a pass)" in views.speedups_view(speedup_rows(rows[0] | {"busy_s": 0.5})).columns

@@ -2,6 +2,7 @@ import pytest
 from figures import costs, points, words
 
 from workbench import plot, theme
+from workbench.plot.names import row_names
 
 
 def test_break_even_beside_what_was_measured() -> None:
@@ -82,3 +83,23 @@ def test_the_figure_grows_with_its_rows_and_says_what_it_leaves_out(rows: int) -
     shown = min(rows, 28)
     assert figure.get_figheight() > 0.5 * shown
     assert any("12 more rows in the table." in text for text in words(figure)) == (rows == 40)
+
+
+def test_simulated_acceptance_never_pays() -> None:
+    figure, ax = theme.new_figure()
+    forced = {"origin": "simulated", "accept_length": 2.5, "break_even": 1.219, "gain_needed": 0.49}
+    plot.plot_break_even(costs({"run_id": "forced", **forced}), ax=ax)
+    assert "would pay from 1.22" in words(figure)
+    assert not {"pays", "x0.49 needed"} & set(words(figure))
+    assert theme.ROLES["win"] not in {text.get_color() for text in ax.texts}
+
+
+def test_long_labels_keep_what_tells_them_apart() -> None:
+    names = [f"eagle3-smollm2-135m-eagle3-s{s}-k1-n4-sim2.5, {c} at once (simulated)" for s in (1, 3) for c in (8, 32)]
+    assert row_names(costs(*({"run_id": name} for name in names))) == [
+        f"…s{s}-k1-n4-sim2.5, {c} at once (simulated)" for s in (1, 3) for c in (8, 32)
+    ]
+    # Labels that differ in the middle of what is cut out, and in their ends.
+    middle = [f"{'a' * k}{'x' * 60}-{k}-{'y' * 9}" for k in (1, 2)]
+    assert len(set(row_names(costs(*({"run_id": name} for name in middle))))) == 2
+    assert row_names(costs({"run_id": "custom-v1"}, {"run_id": "custom-v3"})) == ["custom-v1", "custom-v3"]

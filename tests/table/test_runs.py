@@ -290,6 +290,18 @@ def test_a_speed_of_nothing_is_not_measured(tmp_path: Path) -> None:
     assert missing(row["decode_tok_per_s"])
 
 
+def test_the_passes_of_the_client_are_kept(tmp_path: Path) -> None:
+    timed = {"wall_s": 3.0, "completion_tokens": 300}
+    windows = [
+        {"repeat": 0, "busy_window_s": 1.0, "decode_tok_per_s": 100.0, **timed},
+        {"repeat": 1, "busy_window_s": 2.0, "decode_tok_per_s": 130.0, **timed},
+    ]
+    at_eight = {"requests": [{"completion_tokens": 9, "latency_s": 1.0}]}
+    row = row_of(tmp_path, files={"windows.json": windows}, **at_eight)
+    assert (row["pass_decode_tok_per_s"], row["pass_busy_s"]) == ([100.0, 130.0], [1.0, 2.0])
+    assert row["decode_tok_per_s"] == pytest.approx(120.0)  # (100 + 260) / 3
+
+
 # --- simulated acceptance ----------------------------------------------------------------------------------------
 
 

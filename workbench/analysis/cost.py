@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.frames import Row, group_ids, number, records, typed
-from workbench.analysis.pairing import Pair, pairs
+from workbench.analysis.pairing import Pair, has_finished, pairs
 
 MIN_FIT_POINTS = 3  # two step counts always fit a line
 
@@ -121,14 +121,15 @@ def cost_fit_df(costs: pd.DataFrame) -> pd.DataFrame:
 
 def _cost(pair: Pair) -> Row:
     run = pair.run
-    length = number(run["accept_length"])
+    finished = has_finished(run)
+    length = number(run["accept_length"]) if finished else None
     row = {
         **{name: run[name] for name in _COPIED},
         "baseline_run_id": pair.baseline_run_id,
         "basis": pair.basis,
         "accept_length": length,
-        "accept_length_low": _first_known(run["accept_length_low"], length),
-        "accept_length_high": _first_known(run["accept_length_high"], length),
+        "accept_length_low": _first_known(run["accept_length_low"], length) if finished else None,
+        "accept_length_high": _first_known(run["accept_length_high"], length) if finished else None,
     }
     if pair.speed is None or pair.base is None:
         return {**row, "reason": pair.problem}

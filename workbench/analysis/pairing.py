@@ -77,9 +77,17 @@ def pairs(runs: pd.DataFrame) -> Iterator[Pair]:
         else:
             baselines[run["campaign"]].append(run)
     for run in speculative:
+        if not has_finished(run):
+            yield Pair(run, (), problem=f"the run is {run['status']}: it is not judged")
+            continue
         candidates = baselines[run["campaign"]]
         matching, problem = _matching(run, candidates)
         yield Pair(run, (), problem=problem) if problem else _with_speeds(run, matching)
+
+
+def has_finished(run: Row) -> bool:
+    """Whether a run counts: one that failed, was stopped or still goes on has figures of its good requests only."""
+    return same_where_known(run["status"], "ok")
 
 
 def _matching(run: Row, candidates: Sequence[Row]) -> tuple[list[Row], str | None]:
@@ -114,8 +122,7 @@ def _with_speeds(run: Row, baselines: Sequence[Row]) -> Pair:
 
 def _no_speed(run: Row, baselines: Sequence[Row]) -> str:
     if not any(_speed(run, basis) for basis in ("decode", "output")):
-        status = "" if same_where_known(run["status"], "ok") else f" (the run is {run['status']})"
-        return f"no speed was measured{status}"
+        return "no speed was measured"
     if not any(_speed(base, basis) for base in baselines for basis in ("decode", "output")):
         return "the baseline has no speed"
     return "one arm has only a decode speed, the other only an output speed"

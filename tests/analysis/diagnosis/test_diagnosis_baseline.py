@@ -35,11 +35,12 @@ def test_a_clear_loss_names_the_accept_length_that_would_pay() -> None:
     # One log does not tell what part of a cycle is drafting, so no direction is promised.
     assert finding.next_action == (
         "serve without speculation where it loses; before training more, profile one verify cycle; whether fewer steps "
-        "help this log cannot tell (they accept less, and make a cycle cheaper only if the draft steps are a large part "
-        "of it): measure --speculative-num-steps 1 and 3"
+        "help this log cannot tell (they accept less, and make a cycle cheaper only if the draft steps are a large "
+        "part of it): measure --speculative-num-steps 1 and 3"
     )
     assert diagnosis.verdict == (
-        "No fault found. Speculation loses at 1 running request (0.63x): accept length there is 2.10 and break-even 3.33."
+        "No fault found. Speculation loses at 1 running request (0.63x): accept length there is 2.10 and break-even "
+        "3.33."
     )
 
 

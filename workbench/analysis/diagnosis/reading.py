@@ -39,7 +39,6 @@ class Reading:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the server is the workbench's own engine, which prints SGLang's lines."""
         return self.facts.is_embedded
 
     @property

@@ -63,9 +63,9 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     measured = measured.rename(columns={"max_concurrency": "measured_at"})
     shown = expected.merge(measured, on=[*by, "ignore_eos", "num_steps"], how="inner")
     # Of several measurements the one at the chain's own concurrency, else the one at the next.
-    apart = (shown["measured_at"] - shown["max_concurrency"]).abs().astype("Float64")
-    shown = shown.iloc[apart.reset_index(drop=True).argsort(kind="stable")] if len(shown) else shown
-    shown = shown.drop_duplicates(["run_id", *by, "ignore_eos", "num_steps"]).sort_index()
+    shown = shown.assign(apart=(shown["measured_at"] - shown["max_concurrency"]).abs())
+    shown = shown.sort_values("apart", kind="stable").drop_duplicates(["run_id", "num_steps", *by, "ignore_eos"])
+    shown = shown.sort_index()
     shown["difference"] = texts([signed(gap) for gap in shown["measured"] - shown["expected"]], shown.index)
     names = {
         "from": "from",
