@@ -55,6 +55,13 @@ def test_without_any_repeated_pass_there_is_an_interval_but_no_verdict() -> None
     assert "measure the baseline again" in row["reason"]
 
 
+def test_an_arm_that_changed_its_speed_in_the_middle_decides_nothing() -> None:
+    slowed = _arm([1.0, 1.1], [1.0, 1.1], [10.0, 11.0])
+    row = by_prompts(_arm(*([0.5, 0.55] for _ in range(3))), slowed, PassSpread(0.01, 4), 2000, 0)
+    assert row["verdict"] == "not decidable"
+    assert "the fastest plain pass is 10.0 times as fast as the slowest" in row["reason"]
+
+
 def test_one_prompt_gives_a_figure_but_no_interval() -> None:
     row = by_prompts(_arm([1.0]), _arm([2.0]), PassSpread(0.1, 3), 2000, 0)
     assert row["speedup"] == 2.0

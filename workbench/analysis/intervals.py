@@ -19,6 +19,7 @@ from workbench.analysis.pairing import NOT_DECIDABLE
 from workbench.analysis.passes import Arm, BusyPasses, PassSpread, largest_difference
 
 MIN_PASSES = 5  # of each arm, above concurrency 1
+UNSTEADY = 1.0  # an arm whose fastest pass is more than twice as fast as its slowest was not measured, but disturbed
 SHORT_S = 2.0  # passes whose slots are busy for less hold a few requests, and their speed depends on which
 
 
@@ -37,7 +38,9 @@ def by_prompts(spec: Arm, base: Arm, spread: PassSpread, n_boot: int, seed: int)
     notes.extend(_drifting(spec, base, high / low - 1))
     low, high = _ends(ratios * _pass_noise(spec, base, spread, n_boot, seed))
     row["method"] += ", widened by the spread between passes"
-    return row | {"low": low, "high": high} | _said(_verdict(low, high), notes)
+    disturbed = _disturbed(largest_difference(spec), largest_difference(base))
+    verdict = NOT_DECIDABLE if disturbed else _verdict(low, high)
+    return row | {"low": low, "high": high} | _said(verdict, [*notes, *disturbed])
 
 
 def by_busy_windows(spec: BusyPasses, base: BusyPasses, whole: float | None, n_boot: int, seed: int) -> Row:
@@ -56,6 +59,9 @@ def by_busy_windows(spec: BusyPasses, base: BusyPasses, whole: float | None, n_b
     low, high = _ends(drawn[0] / drawn[1])
     notes = [f"{len(spec.seconds)} passes against {len(base.seconds)}"]
     verdict = _verdict(low, high)
+    disturbed = _disturbed(*(float(np.ptp(arm.speeds) / arm.speeds.min()) for arm in arms))
+    if disturbed:
+        notes, verdict = [*notes, *disturbed], NOT_DECIDABLE
     busy = busy_seconds(spec, base)
     if busy < SHORT_S:
         notes.append(f"short passes (busy {busy:.1f} s)")
@@ -124,6 +130,16 @@ def _verdict(low: float, high: float) -> str:
 def _failures(spec: Arm, base: Arm) -> list[str]:
     counted = ((spec.failed, "speculative"), (base.failed, "plain"))
     return [f"{failed} failed requests of the {name} arm left out" for failed, name in counted if failed]
+
+
+def _disturbed(spec: float, base: float) -> list[str]:
+    """Says so where an arm changed its speed in the middle by more than anything that is compared here."""
+    apart = ((spec, "speculative"), (base, "plain"))
+    return [
+        f"the fastest {name} pass is {1 + value:.1f} times as fast as the slowest: measure again on a quiet machine"
+        for value, name in apart
+        if value > UNSTEADY
+    ]
 
 
 def _drifting(spec: Arm, base: Arm, width: float) -> list[str]:

@@ -91,6 +91,10 @@ class BusyPasses:
     def speed(self) -> float:
         return float(self.tokens.sum() / self.seconds.sum())
 
+    @property
+    def speeds(self) -> Floats:
+        return self.tokens / self.seconds
+
 
 @dataclass(frozen=True, slots=True)
 class PassSpread:
