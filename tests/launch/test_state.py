@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,7 @@ def abandoned(tmp_path: Path, *options: str) -> psutil.Process:
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     pid, mark = done.stdout.split()
     process = psutil.Process(int(pid))
-    state.write_record(mark, {"pid": process.pid, "born": process.create_time()})
+    state.write_record(mark, {"pid": process.pid, "born": state.born(process.pid)})
     return process
 
 
@@ -52,9 +53,19 @@ def test_a_record_alone_is_enough_when_the_environment_is_not(
     assert alive() == set()
 
 
+def test_a_clock_that_was_set_makes_no_process_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = state.new_mark()
+    began = state.born(os.getpid())
+    monkeypatch.setattr(psutil, "boot_time", lambda: 0.0)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert state.born(os.getpid()) == began is not None
+    assert state._starter_lives(mark)
+    assert not state._starter_lives(f"{os.getpid()}.{began + 1}.abc")
+
+
 def test_a_record_never_ends_a_process_that_got_the_number_later(tmp_path: Path, state_home: Path) -> None:
     mark = "999999999.1.abc"
-    state.write_record(mark, {"pid": os.getpid(), "born": psutil.Process().create_time() - 1000})
+    state.write_record(mark, {"pid": os.getpid(), "born": (state.born(os.getpid()) or 0) - 1000})
     assert sweep_stale() == ()
     assert not list(state_home.rglob("servers/*.json"))
 

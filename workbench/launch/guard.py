@@ -12,8 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import psutil
-
 from workbench.errors import LaunchError
 from workbench.launch import state, watchdog
 
@@ -151,11 +149,3 @@ def _not_started(message: str, argv: Sequence[str], log: Path) -> LaunchError:
         next_step="install it, or correct the path or the launch prefix",
         kind="missing_file",
     )
-
-
-def born(pid: int) -> float | None:
-    """When a process began, seconds since 1970; ``None`` when it has ended."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from workbench.errors import LaunchError, LogError
 from workbench.launch import state
 from workbench.launch.failure import LaunchFailure, explain
-from workbench.launch.guard import Guard, born
+from workbench.launch.guard import Guard
 from workbench.launch.ready import READY, STARTING, STOPPED, STOPPING, Waiting, answers, disk_note, log_end
 from workbench.launch.redaction import blank_out, secret_values, shown_argv
 
@@ -151,7 +151,13 @@ def _blanked_out(log: Path, secrets: Sequence[str]) -> Iterator[None]:
 
 def _write_record(server: Server, mark: str, argv: Sequence[str]) -> None:
     assert server.pid is not None
-    content = {"pid": server.pid, "born": born(server.pid), "url": server.url, "log": str(server.log), "argv": argv}
+    content = {
+        "pid": server.pid,
+        "born": state.born(server.pid),
+        "url": server.url,
+        "log": str(server.log),
+        "argv": argv,
+    }
     state.write_record(mark, {**content, "started_at": server.started_at})
 
 

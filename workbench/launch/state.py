@@ -22,7 +22,6 @@ MARK = "WORKBENCH_SERVER"
 """Variable in the environment of every process of a server: process id and birth of who started it, and a number."""
 
 TERM_GRACE_S = 1.0
-_CLOCK_SLACK_S = 5.0  # of a process's birth, as two processes see it
 
 
 def state_dir() -> Path:
@@ -49,7 +48,19 @@ def _bases() -> Iterator[Path]:
 
 
 def new_mark() -> str:
-    return f"{os.getpid()}.{int(psutil.Process().create_time())}.{uuid.uuid4().hex[:12]}"
+    return f"{os.getpid()}.{born(os.getpid())}.{uuid.uuid4().hex[:12]}"
+
+
+def born(pid: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; ``None`` when it has ended.
+
+    Unlike seconds since 1970 this does not move when the clock is set (proc(5), ``starttime`` of /proc/PID/stat).
+    """
+    try:
+        behind_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        return int(behind_name.split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def write_record(mark: str, content: Mapping[str, Any]) -> None:
@@ -119,17 +130,15 @@ def _namespace(pid: int) -> str | None:
 
 def _starter_lives(mark: str) -> bool:
     try:
-        pid, born, _ = mark.split(".")
-        return _is_same(int(pid), float(born))
+        pid, began, _ = mark.split(".")
+        return _is_same(int(pid), int(began))
     except ValueError:
         return True  # not a mark of ours: left alone
 
 
-def _is_same(pid: int, born: float) -> bool:
+def _is_same(pid: int, began: int) -> bool:
     try:
-        process = psutil.Process(pid)
-        same = abs(float(process.create_time()) - born) < _CLOCK_SLACK_S
-        return same and bool(process.status() != psutil.STATUS_ZOMBIE)
+        return born(pid) == began and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -138,7 +147,7 @@ def _recorded(path: Path) -> list[psutil.Process]:
     """The server of a record, if it still runs, with everything below it."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.Error):
         record = json.loads(path.read_bytes())
-        if _is_same(int(record["pid"]), float(record["born"])):
+        if _is_same(int(record["pid"]), int(record["born"])):
             process = psutil.Process(int(record["pid"]))
             return [process, *process.children(recursive=True)]
     return []
