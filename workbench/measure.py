@@ -251,7 +251,8 @@ def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
         _append_line(lines, record)
         work.progress.answered()
 
-    with (path / "requests.jsonl").open("w", encoding="utf-8") as lines:
+    # What a server sends may hold halves of characters; their escapes are JSON's own.
+    with (path / "requests.jsonl").open("w", encoding="utf-8", errors="backslashreplace") as lines:
         try:
             return measure_window(
                 served.server.url,

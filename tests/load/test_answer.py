@@ -104,6 +104,8 @@ def test_a_lone_surrogate_has_a_hash() -> None:
             b'{"meta_info": {"completion_tokens": 0, "finish_reason": {"type": "abort", "message": "gone"}}}',
             "aborted: gone",
         ),
+        (b'{"meta_info": {"completion_tokens": -1}}', "not an answer"),
+        (b'{"meta_info": {"completion_tokens": 10000000000000000000000000}}', "not an answer"),
     ],
 )
 def test_what_is_no_answer_is_a_fault(data: bytes, kind: str) -> None:

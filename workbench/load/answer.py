@@ -19,6 +19,9 @@ class AnswerFault(Exception):
         super().__init__(f"{kind}: {detail}")
 
 
+_MOST_TOKENS = 100_000_000  # of one answer; a server that counts more is broken
+
+
 @dataclass(slots=True)
 class Answer:
     """One answer, complete. ``arrivals`` is empty unless streamed: (time, tokens so far) of every event with tokens."""
@@ -159,8 +162,11 @@ def _checked(answer: Answer) -> Answer:
     reason = answer.meta.get("finish_reason")
     if answer.finish_reason == "abort":
         raise AnswerFault("aborted", _message(reason))
-    if answer.count("completion_tokens") is None:
+    tokens = answer.count("completion_tokens")
+    if tokens is None:
         raise AnswerFault("not an answer", "meta_info says no completion_tokens")
+    if not 0 <= tokens <= _MOST_TOKENS:
+        raise AnswerFault("not an answer", f"meta_info says {str(tokens)[:20]} completion_tokens")
     if not all(type(token) is int for token in answer.output_ids or ()):
         answer.output_ids = None
     return answer
