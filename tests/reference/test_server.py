@@ -159,7 +159,9 @@ def test_the_log_reads_as_sglang_s(server: Running) -> None:
     assert facts.ready_line is not None
     assert any("speculative_num_steps + 1" in event.text for event in facts.adjustments)
     assert log.counts.unparsed_batch_lines == 0
+    assert facts.is_embedded
     assert {event.kind for event in log.events} <= {
+        EventKind.EMBEDDED,
         EventKind.SERVER_ARGS,
         EventKind.WEIGHTS,
         EventKind.KV_CACHE,
