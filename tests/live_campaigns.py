@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import yaml
 
 from workbench.paths import ROOT_ENV
@@ -62,6 +63,12 @@ def environment(root: Path, **options: list[str]) -> dict[str, str]:
         "SCRIPTED_COUNT": str(root / "starts.txt"),
         CASE: str(root),
     }
+
+
+def play(monkeypatch: pytest.MonkeyPatch, root: Path, **options: list[str]) -> None:
+    """Set this process to the project; ``options`` are what the scripted servers of this test do."""
+    for name, value in environment(root, **options).items():
+        monkeypatch.setenv(name, value)
 
 
 def starts(root: Path) -> list[str]:

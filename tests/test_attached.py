@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_campaigns import PROMPTS, environment, run_folder, starts, states, status, write_project
+from live_campaigns import PROMPTS, play, run_folder, starts, states, status, write_project
 from scripted_server import running
 
 from workbench import attached, measure
@@ -25,8 +25,7 @@ EAGLE = (*EAGLE, "--speculative-num-steps", "3", "--speculative-eagle-topk", "1"
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project")
-    for name, value in environment(project).items():
-        monkeypatch.setenv(name, value)
+    play(monkeypatch, project)
     return project
 
 

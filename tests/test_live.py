@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from live_campaigns import environment, write_project
+from live_campaigns import play, write_project
 
 from workbench import live, measure
 from workbench.paths import runs_dir
@@ -16,8 +16,7 @@ from workbench.sweep import expand, find_campaign
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project")
-    for name, value in environment(project).items():
-        monkeypatch.setenv(name, value)
+    play(monkeypatch, project)
     return project
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_campaigns import PROMPTS, RUNS, environment, of_case, run_folder, starts, states, status, write_project
+from live_campaigns import PROMPTS, RUNS, of_case, play, run_folder, starts, states, status, write_project
 
 from workbench import measure, recording
 from workbench.errors import InputError, RunFolderError, SpecError
@@ -26,12 +26,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project")
     play(monkeypatch, project)
     return project
-
-
-def play(monkeypatch: pytest.MonkeyPatch, root: Path, **options: list[str]) -> None:
-    """What the scripted servers of this test do."""
-    for name, value in environment(root, **options).items():
-        monkeypatch.setenv(name, value)
 
 
 def run(*settings: str, said: list[str] | None = None, **options: Any) -> list[Ended]:

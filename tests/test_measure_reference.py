@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from live_campaigns import RUNS, environment, of_case, run_folder, states, write_project
+from live_campaigns import RUNS, of_case, play, run_folder, states, write_project
 
 pytest.importorskip("torch", reason="the embedded engine needs the extra: reference")
 
@@ -48,8 +48,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     target, draft = target_config(vocab=VOCAB), draft_config(vocab=VOCAB, draft_vocab=200)
     write_tokenizer(write_model(project / "tiny", target, target_tensors(target)))
     write_model(project / "tiny-draft", draft, draft_tensors(draft))
-    for name, value in environment(project).items():
-        monkeypatch.setenv(name, value)
+    play(monkeypatch, project)
     return project
 
 

@@ -22,6 +22,7 @@ from live_campaigns import (
     RUNS,
     environment,
     of_case,
+    play,
     run_folder,
     servers,
     small_disk,
@@ -48,8 +49,7 @@ STALLED = ["--fault", "stall@3+"]
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project")
-    for name, value in environment(project).items():
-        monkeypatch.setenv(name, value)
+    play(monkeypatch, project)
     return project
 
 

@@ -9,15 +9,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from urllib.parse import urlsplit
 
 from workbench.errors import UsageError
 from workbench.launch.process import Server, attach
+from workbench.launch.ready import server_address
 from workbench.launch.redaction import blank_out, secret_values
 from workbench.load.window import server_info
 from workbench.paths import slug
 from workbench.spec import Drafter, RunSpec, ServerConfig, SpecDecodeConfig
-from workbench.sweep import CampaignSpec, Plan, Start
+from workbench.sweep import UNNAMED, CampaignSpec, Plan, Start, named
 
 HEAD_BYTES = 4 << 20
 """Of a log from before we came, at most so much of its beginning is copied: where the server says what it is."""
@@ -44,13 +44,7 @@ def attachment(url: str, log: str = "") -> Attachment | None:
         raise UsageError("a log without a server to measure", where=log, next_step="give --attach URL with --log")
     if not url:
         return None
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise UsageError("not the URL of a server", where=url, next_step="such as http://127.0.0.1:30000")
+    parts = server_address(url)
     if parts.username or parts.password:
         advice = "give the key in WORKBENCH_API_KEY: URLs are written down"
         raise UsageError("a URL with a password in it", where=f"--attach for {parts.hostname}", next_step=advice)
@@ -66,7 +60,9 @@ def attached_plan(campaign: CampaignSpec, place: Attachment) -> Plan:
     Raises
     ------
     LaunchError
-        When nothing healthy answers, or the log does not exist.
+        When nothing healthy answers.
+    LogError
+        When the log does not exist.
     UsageError
         When it is not the URL of a server.
     """
@@ -161,7 +157,7 @@ def _run(campaign: CampaignSpec, start: Start, info: Mapping[str, object] | None
         notes = _other_model(_text(info, "model_path"), campaign)
     spec = RunSpec(
         campaign=campaign.name,
-        run_id="to-be-named",
+        run_id=UNNAMED,
         server_id=start.server_id,
         engine="reference" if info is not None and info.get("engine") == "reference" else campaign.engine,
         sglang_version=_text(info or {}, "version") or campaign.sglang_version,
@@ -174,8 +170,7 @@ def _run(campaign: CampaignSpec, start: Start, info: Mapping[str, object] | None
         label=f"{start.server_id}, {concurrency} at once",
         notes=notes,
     )
-    run_id = f"{start.server_id}-c{concurrency}-{spec.content_hash()}"
-    return spec.model_copy(update={"run_id": run_id})
+    return named(spec)
 
 
 def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import SpecError
-from workbench.paths import campaigns_dir
 from workbench.preflight import CheckResult, Severity, check_campaign, check_draft
 from workbench.preflight.text import counted, render_findings, render_result
-from workbench.sweep import expand, find_campaign
+from workbench.sweep import campaign_names, expand, find_campaign
 
 NOTHING_IN_DRAFT = "No fault found in the draft checkpoint. Tensors' values, beyond d2t and t2d, are not checked."
 
@@ -27,7 +26,7 @@ def is_campaign(name: str) -> bool:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         return True
-    known = sorted(file.stem for file in campaigns_dir().glob("*.yaml"))
+    known = campaign_names()
     if name in known and not (path / "config.json").is_file():
         return True
     if path.is_dir():

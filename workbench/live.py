@@ -17,7 +17,7 @@ from workbench import show
 from workbench.errors import InputError
 from workbench.launch.argv import server_argv, server_env
 from workbench.models import located
-from workbench.paths import runs_dir
+from workbench.paths import PROGRESS, runs_dir
 from workbench.preflight import check_campaign, refusals
 from workbench.preflight.text import render_findings
 from workbench.progress import OVERWRITE
@@ -26,7 +26,6 @@ from workbench.spec import RunState
 from workbench.store import read_run
 from workbench.sweep import Plan
 
-PROGRESS = "progress.log"
 PASSING = "~"
 """Stands behind the time of a line that only says how far a run is."""
 NEWLINE = "\n"

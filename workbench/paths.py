@@ -75,6 +75,11 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "eagle3-workbench"
 
 
+KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS = "_kept", "_notebooks", "_lock", "_command", "progress.log"
+WORKING = frozenset({KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS})
+"""What a measuring command leaves in a campaign's folder beside the data."""
+
+
 def under_root(path: str) -> str:
     """A relative path as one under the project where there is such a file, else unchanged."""
     inside = project_root() / path

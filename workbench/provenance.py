@@ -16,7 +16,7 @@ from pathlib import Path
 from workbench import __version__
 from workbench.errors import UsageError
 from workbench.files import as_text
-from workbench.paths import project_root
+from workbench.paths import WORKING, project_root
 
 LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
 _HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
@@ -55,19 +55,16 @@ def versions() -> dict[str, str]:
     return found
 
 
-_WORKING = frozenset({"_kept", "_notebooks", "_lock", "_command", "progress.log"})
-
-
 def hash_path(path: Path) -> str:
     """First 16 hex digits of the SHA-256 of a file, or of the names and hashes of all files in a folder.
 
-    What a measuring command leaves in a campaign beside its data (`_WORKING`) does not count.
+    What a measuring command leaves in a campaign beside its data (`paths.WORKING`) does not count.
     """
     try:
         if not path.is_dir():
             return _hash_file(path)[:16]
         listing = hashlib.sha256()
-        kept = (p for p in path.rglob("*") if p.relative_to(path).parts[0] not in _WORKING and p.is_file())
+        kept = (p for p in path.rglob("*") if p.relative_to(path).parts[0] not in WORKING and p.is_file())
         for file in sorted(kept):
             listing.update(
                 f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode(errors="backslashreplace")

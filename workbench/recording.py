@@ -20,6 +20,7 @@ from workbench.launch.process import Server
 from workbench.launch.redaction import HIDDEN, shown_argv
 from workbench.launch.state import count_servers
 from workbench.load import Windows
+from workbench.paths import KEPT, LOCK
 from workbench.provenance import code_version, redact, versions
 from workbench.sglang_rules.flags import flag_key
 from workbench.spec import (
@@ -36,7 +37,6 @@ from workbench.spec import (
 from workbench.store import read_run, write_json, write_run
 from workbench.sweep import CampaignSpec
 
-KEPT = "_kept"
 _OWN_SETTINGS = frozenset({"host", "port", "model_path", "speculative_draft_model_path", "enable_metrics"})
 
 
@@ -64,7 +64,7 @@ class Served:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, name: str = "_lock") -> Iterator[None]:
+def alone(folder: Path, name: str = LOCK) -> Iterator[None]:
     """Hold a campaign folder for the time of the block.
 
     Raises

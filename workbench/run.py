@@ -18,7 +18,7 @@ from workbench.errors import InputError, NotebookError
 from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
-from workbench.paths import notebooks_dir, runs_dir
+from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir
 from workbench.prompts import is_file_name
 from workbench.recording import alone
 from workbench.spec import RunState
@@ -112,10 +112,10 @@ def run(request: Request, lines: Lines) -> Outcome:
         check_engine(campaign)
     plan = plan_of(campaign, place)
     folder = runs_dir() / campaign.name
-    with _terminated_like_interrupted(), alone(folder, "_command"):
+    with _terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         with alone(folder):
             pass  # a notebook by hand measures it
-        return _execute(plan, folder / "_notebooks" / NOTEBOOK, parameters, lines)
+        return _execute(plan, folder / RUN_NOTEBOOKS / NOTEBOOK, parameters, lines)
 
 
 def _execute(plan: Plan, output: Path, parameters: dict[str, object], lines: Lines) -> Outcome:

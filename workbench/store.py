@@ -207,7 +207,7 @@ def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem
     InputError
         When the file cannot be read at all.
     """
-    return _read_lines(first_there(run.path / "requests.jsonl", run.path / "requests.jsonl.gz"), run)
+    return _read_lines(_plain_or_packed(run, "requests.jsonl"), run)
 
 
 def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
@@ -218,7 +218,11 @@ def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
     InputError
         When the file cannot be read at all.
     """
-    return _read_lines(first_there(run.path / "gpu.jsonl", run.path / "gpu.jsonl.gz"), run)
+    return _read_lines(_plain_or_packed(run, "gpu.jsonl"), run)
+
+
+def _plain_or_packed(run: RunFolder, name: str) -> Path | None:
+    return first_there(run.path / name, run.path / f"{name}.gz")
 
 
 def _read_lines(path: Path | None, run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
@@ -257,7 +261,7 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
         When one of the two is missing or cannot be read.
     """
     names = ("metrics.before.prom", "metrics.after.prom")
-    found = [first_there(run.path / name, run.path / f"{name}.gz") for name in names]
+    found = [_plain_or_packed(run, name) for name in names]
     if found == [None, None]:
         return None
     before, after = (

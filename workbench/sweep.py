@@ -50,9 +50,10 @@ Lengths = Annotated[tuple[Annotated[float, Field(ge=1)] | None, ...], BeforeVali
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Flags = dict[str, Annotated[tuple[Scalar, ...], BeforeValidator(_listed), _SOME]]
 Env = dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed), _SOME]]
-Concurrencies = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed), Field(min_length=1)
-]
+Levels = Annotated[tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed)]
+Concurrencies = Annotated[Levels, _SOME]
+UNNAMED = "to-be-named"
+"""Id of a run until `named` makes it from the content."""
 
 
 class SweepBlock(Frozen):
@@ -113,9 +114,7 @@ class CampaignSpec(Frozen):
     max_concurrency: Concurrencies = (1,)
     repeats: int = Field(default=1, ge=1, le=1000)
     baseline_again: bool = True
-    baseline_max_concurrency: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeValidator(_listed)
-    ] = ()
+    baseline_max_concurrency: Levels = ()
     only: Names = ()
     server: ServerConfig = ServerConfig()
     sweep: tuple[SweepBlock, ...] = Field(min_length=1)
@@ -429,7 +428,7 @@ def _runs(campaign: CampaignSpec, start: Start, concurrencies: Sequence[int]) ->
     for concurrency in concurrencies:
         spec = RunSpec(
             campaign=campaign.name,
-            run_id="to-be-named",
+            run_id=UNNAMED,
             server_id=start.server_id,
             engine=campaign.engine,
             sglang_version=campaign.sglang_version,
@@ -444,9 +443,14 @@ def _runs(campaign: CampaignSpec, start: Start, concurrencies: Sequence[int]) ->
             baseline_group=_group(_plain(start.server), campaign.server),
             label=f"{start.server_id}, {concurrency} at once",
         )
-        run_id = f"{start.server_id}-c{concurrency}-{spec.content_hash()}"
-        runs.append(spec.model_copy(update={"run_id": run_id}))
+        runs.append(named(spec))
     return tuple(runs)
+
+
+def named(run: RunSpec) -> RunSpec:
+    """A run with its id: what serves it, its load, its content."""
+    run_id = f"{run.server_id}-c{run.workload.max_concurrency}-{run.content_hash()}"
+    return run.model_copy(update={"run_id": run_id})
 
 
 def _describe(server: ServerConfig, decode: SpecDecodeConfig, drafter: Drafter | None, usual: ServerConfig) -> str:
@@ -495,6 +499,11 @@ def running_limit(start: Start, campaign: CampaignSpec) -> int:
 # --- finding -----------------------------------------------------------------------------------------------------
 
 
+def campaign_names() -> list[str]:
+    """The campaigns of ``data/campaigns``."""
+    return sorted(file.stem for file in campaigns_dir().glob("*.yaml"))
+
+
 def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
     """A campaign file by its name in ``data/campaigns`` or its path, with ``key=value`` changes.
 
@@ -507,7 +516,7 @@ def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
     if path.suffix not in (".yaml", ".yml"):
         path = campaigns_dir() / f"{name}.yaml"
     if not path.is_file():
-        there = sorted(file.stem for file in campaigns_dir().glob("*.yaml"))
+        there = campaign_names()
         near = difflib.get_close_matches(name, there, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there) or 'none'}"
         raise SpecError(f"no campaign file {name!r}", where=str(path), next_step=hint)

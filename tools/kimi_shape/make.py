@@ -18,14 +18,28 @@ import json
 import shutil
 from pathlib import Path
 
+# What the drafter takes over from the target.
+SHARED = {
+    "hidden_size": 7168,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "vocab_size": 163840,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 50000.0,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "bos_token_id": 163584,
+    "eos_token_id": 163585,
+    "intermediate_size": 18432,
+}
 # huggingface.co/moonshotai/Kimi-K2.5, config.json, text_config.
 TARGET = {
     "architectures": ["DeepseekV3ForCausalLM"],
     "model_type": "deepseek_v3",
-    "hidden_size": 7168,
     "first_k_dense_replace": 1,
     "moe_layer_freq": 1,
-    "intermediate_size": 18432,
     "moe_intermediate_size": 2048,
     "n_routed_experts": 384,
     "num_experts_per_tok": 8,
@@ -41,39 +55,15 @@ TARGET = {
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 64,
-    "vocab_size": 163840,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 50000.0,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "bos_token_id": 163584,
-    "eos_token_id": 163585,
     "pad_token_id": 163839,
     "num_nextn_predict_layers": 0,
 }
 DRAFT = {
     "architectures": ["LlamaForCausalLMEagle3"],
     "model_type": "llama",
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
     "num_hidden_layers": 1,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 64,
     "head_dim": 128,
-    "vocab_size": 163840,
     "draft_vocab_size": 32000,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 50000.0,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "bos_token_id": 163584,
-    "eos_token_id": 163585,
 }
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
@@ -86,8 +76,8 @@ def main() -> None:
     asked = parser.parse_args()
     captured = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, asked.layers // 2, asked.layers - 1]}}
     for name, config in (
-        ("target", TARGET | {"num_hidden_layers": asked.layers}),
-        ("draft", DRAFT | captured),
+        ("target", SHARED | TARGET | {"num_hidden_layers": asked.layers}),
+        ("draft", SHARED | DRAFT | captured),
     ):
         folder = asked.out / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from workbench.errors import UsageError
 from workbench.files import CHUNK_BYTES
@@ -97,11 +97,25 @@ class Waiting:
         return f"it was still {self.phase}" if self.phase != STARTING else "its log says nothing of interest"
 
 
+def server_address(url: str) -> SplitResult:
+    """The parts of a server's URL.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise UsageError("not the URL of a server", where=url, next_step="give http://HOST:PORT")
+
+
 def answers(url: str, timeout_s: float) -> bool:
     """Whether ``/health`` says 200. No proxy is used, whatever the environment says."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("not the URL of a server", where=url, next_step="give http://HOST:PORT")
+    parts = server_address(url)
+    assert parts.hostname is not None
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=timeout_s)
     with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
