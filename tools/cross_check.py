@@ -11,11 +11,12 @@ bench_serving.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,21 @@ from workbench.load.wire import fetch
 from workbench.prompts import Prompt, prompt_set, with_token_ids
 from workbench.spec import Workload
 
-LIMIT_S = 600
+# What `python -m sglang.bench_serving` does, without importing sglang (15 s) for every pass.
+PEER = """
+import contextlib, json, runpy, sys, traceback
+for line in sys.stdin:
+    sys.argv, code = json.loads(line), 0
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            runpy.run_module("sglang.bench_serving", run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+    print(code, flush=True)
+"""
 
 
 def main() -> None:
@@ -39,6 +54,17 @@ def main() -> None:
     ]
     prompts = with_token_ids([Prompt(number, text) for number, text in enumerate(texts)], chat.encode)
     found: list[dict[str, Any]] = []
+    with _peer() as peer:
+        _alternate(asked, peer, texts, prompts, found)
+
+
+def _alternate(
+    asked: argparse.Namespace,
+    peer: subprocess.Popen[str],
+    texts: Sequence[str],
+    prompts: Sequence[Prompt],
+    found: list[dict[str, Any]],
+) -> None:
     for concurrency in asked.concurrency:
         workload = Workload(
             prompt_set=asked.prompt_set,
@@ -49,7 +75,10 @@ def main() -> None:
             max_concurrency=concurrency,
         )
         for number in range(asked.passes + 1):  # the first is a warm-up
-            ours, theirs = _ours(asked.url, prompts, workload), _theirs(asked, texts, concurrency)
+            if number % 2:
+                ours, theirs = _ours(asked.url, prompts, workload), _theirs(asked, peer, texts, concurrency)
+            else:
+                theirs, ours = _theirs(asked, peer, texts, concurrency), _ours(asked.url, prompts, workload)
             if number:
                 found.append(
                     {"max_concurrency": concurrency, "pass": number, "workbench": ours, "bench_serving": theirs}
@@ -76,7 +105,19 @@ def _ours(url: str, prompts: Sequence[Prompt], workload: Workload) -> dict[str, 
     }
 
 
-def _theirs(asked: argparse.Namespace, texts: Sequence[str], concurrency: int) -> dict[str, Any]:
+@contextlib.contextmanager
+def _peer() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _theirs(
+    asked: argparse.Namespace, peer: subprocess.Popen[str], texts: Sequence[str], concurrency: int
+) -> dict[str, Any]:
     fetch(f"{asked.url}/flush_cache", method="POST")
     with tempfile.TemporaryDirectory() as scratch:
         data, out = Path(scratch) / "prompts.jsonl", Path(scratch) / "result.jsonl"
@@ -85,7 +126,7 @@ def _theirs(asked: argparse.Namespace, texts: Sequence[str], concurrency: int) -
         turns = ({"conversations": [{"content": text}, {"content": "an answer"}]} for text in texts)
         data.write_text("".join(json.dumps(turn) + "\n" for turn in turns), encoding="utf-8")
         command = [
-            *(sys.executable, "-m", "sglang.bench_serving", "--backend", "sglang", "--base-url", asked.url),
+            *("bench_serving", "--backend", "sglang", "--base-url", asked.url),
             *("--model", str(asked.target), "--tokenizer", str(asked.target)),
             *("--dataset-name", "custom", "--dataset-path", str(data)),
             *("--num-prompts", str(len(texts)), "--sharegpt-output-len", str(asked.max_new_tokens)),
@@ -93,9 +134,12 @@ def _theirs(asked: argparse.Namespace, texts: Sequence[str], concurrency: int) -
             *("--disable-ignore-eos", "--disable-tqdm", "--flush-cache", "--warmup-requests", "1"),
             *("--output-file", str(out)),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        if done.returncode or not out.is_file():
-            raise LaunchError(f"bench_serving ended with {done.returncode}: {done.stderr[-2000:]}", where=asked.url)
+        assert peer.stdin is not None and peer.stdout is not None
+        peer.stdin.write(json.dumps(command) + "\n")
+        peer.stdin.flush()
+        code = peer.stdout.readline().strip()
+        if code != "0" or not out.is_file():
+            raise LaunchError(f"bench_serving ended with {code or 'its process'}, see above", where=asked.url)
         line = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
     return {
         "completed": line["completed"],

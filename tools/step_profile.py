@@ -37,18 +37,20 @@ def main() -> None:
     asked = _arguments()
     chat = load_chat(asked.target)
     prompts = with_token_ids(
-        prompt_set("mt_bench").prompts[:8], lambda text: chat.prompt_ids([{"role": "user", "content": text}])
+        prompt_set("mt_bench").prompts[:6], lambda text: chat.prompt_ids([{"role": "user", "content": text}])
     )
-    workload = Workload(prompt_set="mt_bench", num_prompts=8, temperature=0, max_new_tokens=512, ignore_eos=True)
+    workload = Workload(prompt_set="mt_bench", num_prompts=6, temperature=0, max_new_tokens=2048, ignore_eos=True)
     load = threading.Thread(target=drive, args=(asked.url, prompts, workload))
     load.start()
     time.sleep(1.0)
-    before = set(asked.trace_dir.rglob("*.json.gz"))
-    _start(asked.url, asked.trace_dir, asked.steps)
-    trace = _await_trace(asked.trace_dir, before)
+    account = {"steps": asked.steps}
+    for with_stack in (False, True):
+        before = set(asked.trace_dir.rglob("*.json.gz"))
+        _start(asked.url, asked.trace_dir, asked.steps, with_stack=with_stack)
+        events = json.loads(gzip.decompress(_await_trace(asked.trace_dir, before).read_bytes()))["traceEvents"]
+        account |= {"python": python_calls(events, asked.steps)} if with_stack else reduce(events, asked.steps)
+        asked.out.write_text(json.dumps(account, indent=1) + "\n", encoding="utf-8")
     load.join()
-    account = reduce(json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"], asked.steps)
-    asked.out.write_text(json.dumps({"steps": asked.steps, **account}, indent=1) + "\n", encoding="utf-8")
 
 
 def reduce(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
@@ -77,6 +79,15 @@ def reduce(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
     }
 
 
+def python_calls(events: Iterable[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    """Functions of the scheduler's Python by the time spent in them, callees included. Tracing makes all slower."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") == "python_function":
+            spent[str(event["name"])[-100:]].append(float(event.get("dur", 0)))
+    return _longest(spent, steps, shown=60)
+
+
 def busy(spans: Sequence[tuple[float, float]]) -> float:
     """Length of the union of spans."""
     total, reached = 0.0, float("-inf")
@@ -86,14 +97,14 @@ def busy(spans: Sequence[tuple[float, float]]) -> float:
     return total
 
 
-def _longest(durations: dict[str, list[float]], steps: int) -> list[dict[str, Any]]:
-    order = sorted(durations.items(), key=lambda item: -sum(item[1]))[:SHOWN]
+def _longest(durations: dict[str, list[float]], steps: int, shown: int = SHOWN) -> list[dict[str, Any]]:
+    order = sorted(durations.items(), key=lambda item: -sum(item[1]))[:shown]
     return [{"name": name, "ms_a_step": sum(took) / steps / 1000, "a_step": len(took) / steps} for name, took in order]
 
 
-def _start(url: str, folder: Path, steps: int) -> None:
+def _start(url: str, folder: Path, steps: int, *, with_stack: bool) -> None:
     async def post() -> int:
-        body = {"output_dir": str(folder), "num_steps": steps, "activities": ["CPU", "GPU"]}
+        body = {"output_dir": str(folder), "num_steps": steps, "activities": ["CPU", "GPU"], "with_stack": with_stack}
         async with aiohttp.ClientSession() as session, session.post(f"{url}/start_profile", json=body) as answer:
             return answer.status
 

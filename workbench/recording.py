@@ -106,6 +106,8 @@ def write_campaign(folder: Path, campaign: CampaignSpec) -> None:
         machine=campaign.machine,
         question=campaign.question,
         source="measured here",
+        num_experts=campaign.target.num_experts,
+        num_experts_per_tok=campaign.target.num_experts_per_tok,
         notes=campaign.notes,
     )
     write_json(folder / "campaign.json", info)
@@ -288,7 +290,7 @@ def _provenance(run: RunSpec, campaign: CampaignSpec, served: Served | None) -> 
         machine=campaign.machine if campaign.machine != "this machine" else platform.machine(),
         gpu_name=names[0] if names else None,
         gpu_count=len(names) or None,
-        servers_alive=None if served is None or attached else count_servers(),
+        servers_alive=None if served is None or attached else count_servers(served.gpus),
         versions=versions(),
         git_sha=code_version(),
         argv=tuple(shown_argv(served.argv)) if served else (),

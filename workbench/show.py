@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from workbench.analysis.answers import Answer
 from workbench.analysis.diagnosis import Diagnosis, Finding
-from workbench.analysis.wording import count
+from workbench.analysis.wording import count, few
 from workbench.errors import Problem
 from workbench.spec import CampaignInfo
 from workbench.theme.show import digits, display_html, heading, table_html
@@ -17,6 +17,7 @@ from workbench.theme.show import digits, display_html, heading, table_html
 MIN_ROWS_TO_FOLD = 3
 _SHORT = 300  # characters of a value that may stand in a sentence
 _TEXT_ROWS = 40
+_FEW_PLACES = 3
 
 
 def answer(said: Answer) -> None:
@@ -121,10 +122,13 @@ def diagnoses(found: Mapping[tuple[str, str], Diagnosis]) -> None:
 
 
 def problems(found: Sequence[Problem]) -> None:
-    """Files and lines that could not be read; nothing where all could."""
+    """Files and lines that could not be read; nothing where all could. What holds for many is said once."""
     if not found:
         return
-    said = [f"{problem.where}: {problem.what}" for problem in found]
+    places: dict[str, list[str]] = {}
+    for problem in found:
+        places.setdefault(problem.what, []).append(problem.where)
+    said = [f"{few(where, _FEW_PLACES)}: {what}" for what, where in places.items()]
     display_html(_list(said), "\n".join(said))
 
 

@@ -91,6 +91,8 @@ class Target(Frozen):
     model_path: str | None = None
     dtype: str | None = None
     quantization: str | None = None
+    num_experts: Positive | None = None
+    num_experts_per_tok: Positive | None = None
     notes: str | None = None
 
 
@@ -98,18 +100,21 @@ class OfflineAcceptance(Frozen):
     """Accept length by number of steps, from a teacher-forced walk without a server.
 
     ``served_as`` names the prompt set of the served runs that used the same prompts, where there is one.
+    ``without_repetitive_by_steps`` leaves out answers that go round in circles (distinct-4 below 0.5).
     """
 
     prompt_set: Name
     served_as: str | None = None
     accept_length_by_steps: dict[Positive, float]
+    without_repetitive_by_steps: dict[Positive, float] = Field(default_factory=dict)
 
 
 class Drafter(Frozen):
     """An EAGLE-3 draft checkpoint and what is known of its training.
 
-    ``target`` is the model it was made for, which need not be the one that is served. ``survival`` is the share of
-    verify steps that accept at least k drafts, k = 0, 1, ...
+    ``target`` is the model it was made for, which need not be the one that is served. ``design`` says what was the same
+    for all sizes of a study: ``fixed epochs``, ``fixed steps`` or ``fixed time``. ``survival`` is the share of verify
+    steps that accept at least k drafts, k = 0, 1, ...
     """
 
     name: Name
@@ -123,6 +128,7 @@ class Drafter(Frozen):
     draft_vocab_size: Positive | None = None
     data_mix: str | None = None
     recipe: str | None = None
+    design: str | None = None
     offline: tuple[OfflineAcceptance, ...] = ()
     survival: tuple[float, ...] = ()
     survival_prompt_set: str | None = None
@@ -298,4 +304,6 @@ class CampaignInfo(Frozen):
     machine: str
     question: str | None = None
     source: str | None = None
+    num_experts: Positive | None = None
+    num_experts_per_tok: Positive | None = None
     notes: tuple[str, ...] = ()

@@ -74,7 +74,9 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--tokenizer", type=Path, required=True)
     asked = parser.parse_args()
-    captured = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, asked.layers // 2, asked.layers - 1]}}
+    # Three, as SGLang 0.5.14 sizes its buffers, and not 1 first: then it would take the layers behind these, and a
+    # model of four layers has no three others. Read as inputs of the layers 1, 2 and 3.
+    captured = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}}
     for name, config in (
         ("target", SHARED | TARGET | {"num_hidden_layers": asked.layers}),
         ("draft", SHARED | DRAFT | captured),

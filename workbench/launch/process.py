@@ -89,7 +89,7 @@ def serve(
     tell(STARTING)
     with _blanked_out(log, secrets), _guarded(argv, full_env, log, cwd, stop_grace_s, tell) as guard:
         server = Server(url, guard.pid, guard.pid, log, _now(), guard, secrets)
-        _write_record(server, guard.mark, shown_argv(argv, full_env))
+        _write_record(server, guard.mark, shown_argv(argv, full_env), gpus)
         failure = Waiting(guard, url, log, offset, ready_timeout_s, tell).until_ready(secrets)
         if failure is not None:
             raise failure.error(log)
@@ -149,7 +149,7 @@ def _blanked_out(log: Path, secrets: Sequence[str]) -> Iterator[None]:
             blank_out(log, secrets)
 
 
-def _write_record(server: Server, mark: str, argv: Sequence[str]) -> None:
+def _write_record(server: Server, mark: str, argv: Sequence[str], gpus: Sequence[int] | None) -> None:
     assert server.pid is not None
     content = {
         "pid": server.pid,
@@ -157,6 +157,7 @@ def _write_record(server: Server, mark: str, argv: Sequence[str]) -> None:
         "url": server.url,
         "log": str(server.log),
         "argv": argv,
+        "gpus": None if gpus is None else list(gpus),
     }
     state.write_record(mark, {**content, "started_at": server.started_at})
 

@@ -9,7 +9,7 @@ import platform
 import signal
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,22 @@ def forget_record(mark: str) -> None:
         _record(mark).unlink(missing_ok=True)
 
 
-def count_servers() -> int:
-    """Servers on this machine that were started by somebody who still lives, of this user."""
-    return sum(_starter_lives(path.stem) for path in (state_dir() / "servers").glob("*.json"))
+def count_servers(gpus: Collection[int] = ()) -> int:
+    """Servers of this user on any of these GPUs, or without any GPU, whose starter still lives.
+
+    A server that does not say which GPUs it has may be on any of them.
+    """
+    living = [path for path in (state_dir() / "servers").glob("*.json") if _starter_lives(path.stem)]
+    taken = [_gpus(path) for path in living]
+    return sum(theirs is None or bool(set(theirs) & set(gpus)) or not (theirs or gpus) for theirs in taken)
+
+
+def _gpus(path: Path) -> list[int] | None:
+    try:
+        gpus = json.loads(path.read_text(encoding="utf-8")).get("gpus")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return gpus if isinstance(gpus, list) else None
 
 
 def marked(mark: str) -> list[psutil.Process]:

@@ -39,6 +39,7 @@ from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise
 from workbench.table.requests import request_rows
 from workbench.table.runs import run_row
 from workbench.table.settings import setting_rows
+from workbench.table.side_checks import SideChecks, read_side_checks
 from workbench.table.telemetry import gpu_row
 
 __all__ = ["TABLES", "Column", "LogSummary", "Tables", "describe", "load_tables", "reference_points", "summarise_log"]
@@ -60,6 +61,7 @@ class Tables:
     logs: Mapping[tuple[str, str], LogSummary]
     problems: tuple[Problem, ...]
     settings: pd.DataFrame = field(default_factory=lambda: frame(SETTINGS, []))
+    checks: Mapping[str, SideChecks] = field(default_factory=dict)
 
 
 def load_tables(*folders: Path) -> Tables:
@@ -94,6 +96,7 @@ def tables_of(campaigns: list[Campaign]) -> Tables:
         offline=frame(OFFLINE, reader.offline),
         settings=frame(SETTINGS, (row for part in reader.parts for row in setting_rows(part.run, _facts(part)))),
         logs=reader.logs,
+        checks=reader.checks,
         problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in reader.problems),
     )
 
@@ -129,11 +132,14 @@ class _Reader:
         self.offline: list[dict[str, object]] = []
         self.logs: dict[tuple[str, str], LogSummary] = {}
         self.problems: list[Problem] = []
+        self.checks: dict[str, SideChecks] = {}
         self._by_file: dict[Path, LogSummary | None] = {}
         self._last_start: dict[tuple[str, str], str] = {}
 
     def read(self, campaign: Campaign) -> None:
         self.problems += campaign.problems
+        self.checks[campaign.info.name], problems = read_side_checks(campaign.path)
+        self.problems += problems
         self._drafters(campaign)
         drafters = {drafter.name: drafter for drafter in campaign.drafters}
         for run in campaign.runs:

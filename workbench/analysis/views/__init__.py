@@ -12,7 +12,7 @@ from workbench.analysis.views.checks import (
     sources_view,
 )
 from workbench.analysis.views.compare import best_by_shape, compare_view, published_view
-from workbench.analysis.views.costs import energy_view, step_time_view
+from workbench.analysis.views.costs import energy_view, experts_view, experts_words, step_time_view
 from workbench.analysis.views.drafts import (
     accept_lengths_view,
     curves_view,
@@ -24,6 +24,13 @@ from workbench.analysis.views.drafts import (
     shorter_chains_view,
 )
 from workbench.analysis.views.runs import RATE_COLUMNS, SPEED_COLUMNS, costs_view, labelled, runs_view, speedups_view
+from workbench.analysis.views.side_checks import (
+    cross_check_view,
+    cross_check_words,
+    routing_words,
+    step_profile_view,
+    step_profile_words,
+)
 
 __all__ = [
     "RATE_COLUMNS",
@@ -32,10 +39,14 @@ __all__ = [
     "best_by_shape",
     "compare_view",
     "costs_view",
+    "cross_check_view",
+    "cross_check_words",
     "curves_view",
     "drafters_view",
     "drift_view",
     "energy_view",
+    "experts_view",
+    "experts_words",
     "fairness_view",
     "labelled",
     "log_speeds",
@@ -49,9 +60,12 @@ __all__ = [
     "required_acceptance_view",
     "resolved_view",
     "resolved_words",
+    "routing_words",
     "runs_view",
     "shorter_chains_view",
     "sources_view",
     "speedups_view",
+    "step_profile_view",
+    "step_profile_words",
     "step_time_view",
 ]

@@ -51,6 +51,49 @@ def _with_interval(row: Row, name: str) -> str | None:
     return None if value is None else f"{value:.3g} ({low:.3g}\u00a0to\u00a0{high:.3g})"
 
 
+def experts_view(found: pd.DataFrame) -> pd.DataFrame:
+    """Experts that the tokens of a verify pass reach beside the time of the cycle, in order of load and tokens."""
+    if found.empty:
+        return found
+    order = ["max_concurrency", "tokens", "num_steps", "eagle_topk"]
+    shown = found.sort_values(order).assign(share=texts([f"{x:.0%}" for x in found["experts_share"]], found.index))
+    names = {
+        "label": "run",
+        "max_concurrency": "at once",
+        "num_draft_tokens": "draft tokens",
+        "num_steps": "steps",
+        "tokens": "tokens a pass",
+        "experts": "experts reached, expected",
+        "share": "of all",
+        "t_cycle_ms": "verify cycle (ms)",
+    }
+    return renamed(shown, names)
+
+
+def experts_words(found: pd.DataFrame) -> str:
+    """What a draft token costs between shapes that differ in draft tokens alone; empty without such shapes."""
+    if found.empty:
+        return ""
+    said = []
+    for (load, steps, topk), same in found.groupby(["max_concurrency", "num_steps", "eagle_topk"]):
+        first, last = (same.loc[same["num_draft_tokens"].eq(n)].iloc[0] for n in _ends(same["num_draft_tokens"]))
+        more = int(last["num_draft_tokens"] - first["num_draft_tokens"])
+        if more == 0:
+            continue
+        grown = last["t_cycle_ms"] - first["t_cycle_ms"]
+        said.append(
+            f"At {load} at once, {steps} steps and topk {topk}, {last['num_draft_tokens']} draft tokens instead of "
+            f"{first['num_draft_tokens']} make the cycle {last['t_cycle_ms']:.1f} ms instead of "
+            f"{first['t_cycle_ms']:.1f}, {grown / more:.2f} ms a token, where {last['experts']:.0f} experts are "
+            f"reached instead of {first['experts']:.0f}."
+        )
+    return " ".join(said)
+
+
+def _ends(values: pd.Series) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
+
+
 def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
     """Energy a token beside speed, power, clock and memory, of the runs whose GPUs were sampled."""
     known = runs[runs["energy_j_per_tok"].notna() | runs["gpu_peak_memory_bytes"].notna()]
