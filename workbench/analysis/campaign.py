@@ -19,6 +19,7 @@ from workbench.table import LogSummary, Tables
 
 Fits = Mapping[str, tuple[pd.DataFrame, ScalingFit]]
 
+_GRAPHS_OFF = "graph_off"
 _NO_RUN = "This campaign holds no run that can be read."
 
 
@@ -85,15 +86,19 @@ def campaign_answer(
     """Is the deployment right, is the drafter right, does speculation pay, what next."""
     if tables.runs.empty:
         return Answer(_NO_RUN)
-    faults = [(server, finding) for (_, server), each in diagnoses.items() for finding in certain_faults(each)]
-    flagged = flagged_servers(diagnoses)
-    costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
+    certain = [(key, finding) for key, each in diagnoses.items() for finding in certain_faults(each)]
+    flagged, controls = flagged_servers(diagnoses), answers.control_servers(tables.runs)
+    faults = [(key[1], finding) for key, finding in certain if key not in controls or finding.rule != _GRAPHS_OFF]
+    costs, speedups = (
+        answers.without(tables.runs, sound_rows(table, tables, flagged), controls) for table in (costs, speedups)
+    )
     missing = answers.never_measured(costs)
     drift = drift_df(tables.runs, tables.requests)
     points = keep(
         *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
         answers.graphs_off(costs, tables.runs),
+        answers.graphs_control(tables.runs, controls),
         answers.break_even(costs),
         answers.forced_break_even(costs),
         answers.accepts_nothing(tables.runs),
@@ -155,13 +160,15 @@ def _lone_sizes(tables: Tables) -> list[str | None]:
 
 def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """Which number of draft tokens is best, and what the points cannot tell."""
-    costs = sound_rows(costs, tables)
+    controls = answers.control_servers(tables.runs)
+    costs = answers.without(tables.runs, sound_rows(costs, tables), controls)
     missing = answers.never_measured(costs)
     sentence = joined([answers.best_shape(costs, speedups), answers.next_run(missing) if missing else None])
     points = keep(
         answers.break_even(costs),
         *answers.step_time(step_time_fit(costs), step_time_by_length_df(costs)),
         answers.graphs_off(costs, tables.runs),
+        answers.graphs_control(tables.runs, controls),
         answers.confounded(costs),
         answers.rate_misleads(costs, tables.runs),
         answers.same_points(same_points_df(tables.runs)),
@@ -227,13 +234,16 @@ def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
 
 def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """Does speculation pay, at which concurrency, and how sure is that."""
-    flagged = wrong_flags(tables)
-    costs, speedups = (sound_rows(table, tables, flagged) for table in (costs, speedups))
+    flagged, controls = wrong_flags(tables), answers.control_servers(tables.runs)
+    costs, speedups = (
+        answers.without(tables.runs, sound_rows(table, tables, flagged), controls) for table in (costs, speedups)
+    )
     drift = drift_df(tables.runs, tables.requests)
     points = keep(
         _does_not_count(flagged),
         answers.by_concurrency(speedups),
         answers.graphs_off(costs, tables.runs),
+        answers.graphs_control(tables.runs, controls),
         answers.break_even(costs),
         answers.forced_break_even(costs),
         answers.queued(tables.runs),

@@ -33,6 +33,7 @@ from workbench.analysis.answers.training import (
     training_sizes,
 )
 from workbench.analysis.answers.unmade import Missing, missing_sentence, never_measured, next_run
+from workbench.analysis.answers.without_graphs import control_servers, graphs_control, without
 
 __all__ = [
     "Answer",
@@ -47,6 +48,7 @@ __all__ = [
     "break_even_span",
     "by_concurrency",
     "confounded",
+    "control_servers",
     "curve_name",
     "curve_notes",
     "curve_sentence",
@@ -54,6 +56,7 @@ __all__ = [
     "energy",
     "fixed_cost",
     "forced_break_even",
+    "graphs_control",
     "graphs_off",
     "joined",
     "keep",
@@ -79,5 +82,6 @@ __all__ = [
     "timing_noise",
     "training_sizes",
     "undecided",
+    "without",
     "wrong_flag",
 ]
