@@ -179,16 +179,61 @@ def test_of_a_long_log_only_the_beginning_and_what_is_new_is_copied(log: Path, t
     assert copy.catch_up() == len(b"first\nurth\n")
 
 
-def test_a_log_that_is_emptied_or_goes_adds_nothing(log: Path, tmp_path: Path) -> None:
+REPLACED = "the server's log was emptied or replaced (rotated, say): lines may be missing before that"
+GONE = "the server's log can no longer be read (No such file or directory): lines are missing"
+
+
+def test_a_log_that_is_emptied_or_goes_adds_nothing_and_is_said(log: Path, tmp_path: Path) -> None:
     log.parent.mkdir()
     log.write_bytes(b"one\n")
     copy = LogCopy(log, tmp_path / "copy.log")
+    assert copy.catch_up() == 4 and copy.faults == []
     log.write_bytes(b"")
-    assert copy.catch_up() == 4
+    assert copy.catch_up() == 4 and copy.faults == [REPLACED]
     log.write_bytes(b"two\n")
-    assert copy.catch_up() == 8
+    assert copy.catch_up() == 8 and copy.faults == [REPLACED]
     log.unlink()
-    assert copy.catch_up() == 8
+    assert copy.catch_up() == 8 and copy.faults == [REPLACED, GONE]
+
+
+@pytest.mark.parametrize("new", [b"1\n", b"new", b"a whole new file\n"])
+def test_of_a_log_that_was_replaced_all_is_copied(log: Path, tmp_path: Path, new: bytes) -> None:
+    """Shorter than the old one, as long, or longer by now."""
+    log.parent.mkdir()
+    log.write_bytes(b"old\n")
+    copy = LogCopy(log, tmp_path / "copy.log")
+    log.rename(log.with_suffix(".1"))
+    log.write_bytes(new)
+    assert copy.catch_up() == 4 + len(new)
+    assert copy.faults == [REPLACED]
+    assert (tmp_path / "copy.log").read_bytes() == b"old\n" + new
+    assert copy.catch_up() == 4 + len(new) and copy.faults == [REPLACED]
+
+
+def test_a_log_that_begins_alike_and_is_shorter_is_another(log: Path, tmp_path: Path) -> None:
+    log.parent.mkdir()
+    log.write_bytes(b"the same banner\n" * 40)
+    copy = LogCopy(log, tmp_path / "copy.log")
+    log.write_bytes(b"the same banner\n" * 30)
+    assert copy.catch_up() == 16 * 70 and copy.faults == [REPLACED]
+
+
+def test_a_run_says_that_its_log_was_rotated_meanwhile(root: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, though it is seen before and after the window."""
+    log.parent.mkdir()
+    caught_up = LogCopy.catch_up
+
+    def rotated_before(copy: LogCopy) -> int:
+        log.write_bytes(log.read_bytes()[:-1].swapcase())
+        return caught_up(copy)
+
+    with running("--model-path", "m", log=log) as url:
+        measured(url=url, log=log)
+        assert "reason" not in status(run_folder(root, "attached"))
+        monkeypatch.setattr(LogCopy, "catch_up", rotated_before)
+        (ended,) = measured(url=url, log=log)
+    assert (ended.state, ended.reason) == ("ok", None)
+    assert status(run_folder(root, "attached"))["reason"].count(REPLACED) == 1
 
 
 def test_secrets_of_an_attached_server_do_not_come_into_the_copy(root: Path, log: Path) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import shutil
+import subprocess
 import sys
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,39 @@ def test_what_is_there_is_named_with_its_version(machine: dict[str, str]) -> Non
         "serve with SGLang": "sglang (version unknown)",
         "NVIDIA driver": "/usr/bin/nvidia-smi",
     }
+
+
+@pytest.fixture
+def installed(machine: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An SGLang of two modules without bytecode, where the variable is set."""
+    package = tmp_path / "site" / "sglang"
+    (package / "srt").mkdir(parents=True)
+    for name in ("__init__.py", "srt/server_args.py"):
+        (package / name).write_text("x = 1\n")
+    spec = ModuleSpec("sglang", None, is_package=True)
+    spec.submodule_search_locations = [str(package)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "sglang" else None)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    machine["sglang"] = "0.5.14"
+    return package
+
+
+def test_sglang_that_is_compiled_anew_at_every_start(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = said()["serve with SGLang"]
+    assert serving.able
+    assert serving.detail == (
+        f"sglang 0.5.14; PYTHONDONTWRITEBYTECODE is set and {installed} has no bytecode, so a server takes about 20 s "
+        f"longer to start: unset it, or run python -m compileall -q {installed.parent} once"
+    )
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "")
+    assert said()["serve with SGLang"].detail == "sglang 0.5.14", "Python takes an empty value for none"
+
+
+def test_what_is_said_about_bytecode_helps(installed: Path) -> None:
+    """The advice, followed with the variable still set."""
+    subprocess.run([sys.executable, "-m", "compileall", "-q", installed.parent], check=True)
+    assert said()["serve with SGLang"].detail == "sglang 0.5.14"
 
 
 @pytest.mark.parametrize(("version", "able"), [((3, 10), False), ((3, 11), True), ((3, 13), True), ((3, 14), False)])

@@ -6,9 +6,12 @@ Nothing is started or stopped; its cache is emptied before each window, as that 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from workbench.errors import UsageError
 from workbench.launch.process import Server, attach
@@ -22,6 +25,7 @@ from workbench.sweep import UNNAMED, CampaignSpec, Plan, Start, named
 HEAD_BYTES = 4 << 20
 """Of a log from before we came, at most so much of its beginning is copied: where the server says what it is."""
 PREFIX = "attached"
+_KNOWN_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +73,16 @@ def attached_plan(campaign: CampaignSpec, place: Attachment) -> Plan:
     server = attach(place.url, place.log)
     info = server_info(server.url)
     start = _start(campaign, info)
-    start = replace(start, runs=tuple(_run(campaign, start, info, level) for level in campaign.max_concurrency))
+    loads = itertools.product(campaign.max_concurrency, campaign.workload.prompt_sets)
+    start = replace(start, runs=tuple(_run(campaign, start, info, *load) for load in loads))
     if start.drafter is not None and start.drafter not in campaign.drafters:
         campaign = campaign.model_copy(update={"drafters": (*campaign.drafters, start.drafter)})
     return Plan(campaign, (start,), (), ())
 
 
 @contextlib.contextmanager
-def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, Callable[[], int] | None]]:
-    """The server for the time of a block, and what brings the copy of its log up to date and tells its size.
+def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, LogCopy | None]]:
+    """The server for the time of a block, and the copy of its log, where it has one.
 
     Run folders may only lead to files of their own campaign, hence the copy. Secrets in it are blanked out.
     """
@@ -89,7 +94,7 @@ def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, Cal
     secrets = secret_values([], {name: value for name, value in info.items() if isinstance(value, str)})
     grown = LogCopy(place.log, copy)
     try:
-        yield replace(server, log=copy), grown.catch_up
+        yield replace(server, log=copy), grown
     finally:
         grown.catch_up()
         blank_out(copy, secrets)
@@ -97,29 +102,50 @@ def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, Cal
 
 @dataclass(slots=True)
 class LogCopy:
-    """The beginning of a log, and all that is written to it from now on."""
+    """The beginning of a log, and all that is written to it from now on.
+
+    ``faults`` says, each time that it was seen, what may be missing from the copy.
+    """
 
     source: Path
     copy: Path
     position: int = field(default=0, init=False)
+    beginning: bytes = field(default=b"", init=False)
+    faults: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.copy.parent.mkdir(parents=True, exist_ok=True)
         with self.source.open("rb") as log, self.copy.open("wb") as file:
             head = log.read(HEAD_BYTES)
+            self.beginning = head[:_KNOWN_BYTES]
             self.position = max(len(head), self.source.stat().st_size)
             if self.position > len(head):
                 head = head[: head.rfind(b"\n") + 1]
             file.write(head)
 
     def catch_up(self) -> int:
-        """Copy what is new; the size of the copy. A log that was emptied or went away adds nothing."""
-        with contextlib.suppress(FileNotFoundError), self.source.open("rb") as log, self.copy.open("ab") as file:
-            log.seek(min(self.position, self.source.stat().st_size))
+        """Copy what is new; the size of the copy. Of a log that was emptied or replaced that is all of it."""
+        try:
+            log = self.source.open("rb")
+        except OSError as error:
+            self.faults.append(f"the server's log can no longer be read ({error.strerror or error}): lines are missing")
+            return self.copy.stat().st_size
+        with log, self.copy.open("ab") as file:
+            log.seek(self._place(log))
             while chunk := log.read(1 << 20):
                 file.write(chunk)
             self.position = log.tell()
         return self.copy.stat().st_size
+
+    def _place(self, log: BinaryIO) -> int:
+        """Where to go on. Another beginning tells a new file, also when it has become as long as the old one."""
+        beginning = log.read(_KNOWN_BYTES)
+        is_same = beginning.startswith(self.beginning) and os.fstat(log.fileno()).st_size >= self.position
+        self.beginning = beginning
+        if is_same:
+            return self.position
+        self.faults.append("the server's log was emptied or replaced (rotated, say): lines may be missing before that")
+        return 0
 
 
 # --- what it is --------------------------------------------------------------------------------------------------
@@ -149,12 +175,20 @@ def _start(campaign: CampaignSpec, info: Mapping[str, object] | None) -> Start:
     return Start(slug("-".join(filter(None, parts))), server, decode, drafter, ())
 
 
-def _run(campaign: CampaignSpec, start: Start, info: Mapping[str, object] | None, concurrency: int) -> RunSpec:
+def _run(
+    campaign: CampaignSpec,
+    start: Start,
+    info: Mapping[str, object] | None,
+    concurrency: int,
+    prompts: str | None = None,
+) -> RunSpec:
     notes: str | None
     if info is None:
         notes = "The server does not say what it is (no /server_info): its configuration is unknown."
     else:
         notes = _other_model(_text(info, "model_path"), campaign)
+    workload = campaign.workload.at(concurrency, prompts)
+    apart = f", {workload.prompt_set}" if campaign.workload.more_prompt_sets else ""
     spec = RunSpec(
         campaign=campaign.name,
         run_id=UNNAMED,
@@ -165,12 +199,12 @@ def _run(campaign: CampaignSpec, start: Start, info: Mapping[str, object] | None
         drafter=start.drafter.name if start.drafter else None,
         spec_decode=start.decode,
         server=start.server,
-        workload=campaign.workload.at(concurrency),
+        workload=workload,
         baseline_group=_group(start.server, campaign.server) if info is not None else start.server_id,
-        label=f"{start.server_id}, {concurrency} at once",
+        label=f"{start.server_id}{apart}, {concurrency} at once",
         notes=notes,
     )
-    return named(spec)
+    return named(spec, also=slug(workload.prompt_set) if apart else "")
 
 
 def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:

@@ -10,7 +10,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,7 +119,7 @@ class _Work:
 
     folder: Path
     campaign: CampaignSpec
-    prompts: Sequence[Prompt]
+    prompts: Mapping[str, Sequence[Prompt]]
     place: Attachment | None
     progress: Progress
     say: Say
@@ -184,8 +184,8 @@ def _measure_while_alive(work: _Work, left: list[RunSpec], served: Served) -> li
 @contextlib.contextmanager
 def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
     if work.place is not None:
-        with attached_server(work.place, log) as (server, log_size):
-            yield Served(server, log_size=log_size)
+        with attached_server(work.place, log) as (server, copy):
+            yield Served(server) if copy is None else Served(server, (), (), copy.catch_up, copy.faults)
         return
     campaign = work.campaign
     gpus_needed = start.server.tp_size * start.server.dp_size if campaign.engine == "sglang" else 0
@@ -233,11 +233,12 @@ def _measured(work: _Work, path: Path, run: RunSpec, served: Served) -> tuple[Ru
     """How the run ended, and its figures in a few words; only what concerns all runs is raised."""
     try:
         begin(path, run, work.campaign, served)
+        faults = len(served.log_faults)
         since = time.monotonic()
         with work.progress.measuring(run), sampled(path / "gpu.jsonl", served.gpus or None, since=since):
             windows = _windows(work, path, run, served)
         write_measured(path, windows, served, since=since)
-        return _judged(windows, served.server), _told(windows)
+        return _judged(windows, served.server, served.log_faults[faults:]), _told(windows)
     except (OSError, InputError):
         raise
     except Exception as error:  # noqa: BLE001 - one run that fails must not stop the others
@@ -256,7 +257,7 @@ def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
         try:
             return measure_window(
                 served.server.url,
-                work.prompts,
+                work.prompts[run.workload.prompt_set],
                 run.workload,
                 repeats=work.campaign.repeats,
                 timeout_s=work.campaign.request_timeout_s,
@@ -284,13 +285,13 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _judged(windows: Windows, server: Server) -> RunStatus:
+def _judged(windows: Windows, server: Server, log_faults: Sequence[str] = ()) -> RunStatus:
     """Single requests may fail; a server that died, or a pass of which half failed, is no measurement."""
     kinds = {kind for result in windows.windows for kind in result.failures}
     death = _death(server) if kinds else None
     half_failed = (2 * sum(result.failures.values()) >= len(result.records) for result in windows.windows)
     broken = any(result.gave_up for result in windows.windows) or any(half_failed)
-    reasons = list(windows.problems)
+    reasons = list(dict.fromkeys([*windows.problems, *log_faults]))
     state = RunState.OK
     if death is not None:
         state = RunState.FAILED

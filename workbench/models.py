@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.chat import load_chat
 from workbench.errors import MissingToolError, SpecError
 from workbench.paths import under_root
-from workbench.prompts import Prompt, prompt_set, with_token_ids
+from workbench.prompts import Prompt, prompt_set, run_name, with_token_ids
 from workbench.sweep import CampaignSpec, Plan
 
 SMOLLM2 = "smollm2-135m-instruct"
@@ -73,26 +73,29 @@ def located(plan: Plan) -> Plan:
     return replace(plan, campaign=campaign, starts=tuple(starts))
 
 
-def prompts_of(campaign: CampaignSpec) -> Sequence[Prompt]:
-    """The campaign's prompts with the token ids of their chat template where the target's tokenizer is here.
+def prompts_of(campaign: CampaignSpec) -> dict[str, Sequence[Prompt]]:
+    """The campaign's prompts by what runs call their set.
+
+    They have the token ids of their chat template where the target's tokenizer is here.
 
     Raises
     ------
     SpecError
-        When the set has fewer prompts than are asked for.
+        When a set has fewer prompts than are asked for.
     """
-    found = prompt_set(campaign.workload.prompt_set).prompts
-    wanted = campaign.workload.num_prompts
-    if wanted > len(found):
-        raise SpecError(
-            f"{wanted} prompts are asked for, {campaign.workload.prompt_set} has {len(found)}",
-            where="workload.num_prompts",
-        )
+    found = {name: prompt_set(name).prompts for name in campaign.workload.prompt_sets}
+    for name, wanted in campaign.workload.prompt_sets.items():
+        if wanted > len(found[name]):
+            what = f"{wanted} prompts are asked for, {name} has {len(found[name])}"
+            raise SpecError(what, where="workload.num_prompts")
     folder = Path(campaign.target.model_path or "")
     if not (folder / "tokenizer.json").is_file():
-        return found
+        return {run_name(name): prompts for name, prompts in found.items()}
     chat = load_chat(folder)
-    return with_token_ids(found, lambda text: chat.prompt_ids([{"role": "user", "content": text}]))
+    return {
+        run_name(name): with_token_ids(prompts, lambda text: chat.prompt_ids([{"role": "user", "content": text}]))
+        for name, prompts in found.items()
+    }
 
 
 def _model_folder(campaign: CampaignSpec) -> str | None:

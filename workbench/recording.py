@@ -54,13 +54,15 @@ class Ended:
 class Served:
     """A server while it is measured: its command line (empty when somebody else runs it) and its GPUs.
 
-    ``log_size`` tells the size of its log so far, ``None`` when there is none.
+    ``log_size`` tells the size of its log so far, ``None`` when there is none; ``log_faults`` grows by what was found
+    to be missing from it.
     """
 
     server: Server
     argv: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
     log_size: Callable[[], int] | None = None
+    log_faults: Sequence[str] = ()
 
 
 @contextlib.contextmanager

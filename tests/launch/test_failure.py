@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from workbench.errors import LaunchError
 from workbench.launch.failure import MAX_LINE, MAX_LINES, describe_exit, explain, is_fatal
+
+RECORDED = Path(__file__).parent.parent / "fixtures" / "launch"
+"""The ends of logs of SGLang 0.5.14 on one H200, paths replaced."""
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "scheduler.py", line 3011, in run_scheduler_process\n'
 SIGQUIT = "[2026-11-29 21:00:37] Received sigquit from a child process. It usually means the child failed.\n"
@@ -126,6 +130,33 @@ def test_the_cause_is_named(text: str, exit_code: int, kind: str, said: str) -> 
     assert failure.kind == kind
     assert failure.sentence.endswith(said)
     assert failure.next_step
+
+
+def test_a_draft_of_two_captured_layers() -> None:
+    """Sixty lines lie between the fault and the end, and the last exception advises to lower the memory fraction."""
+    failure = explain((RECORDED / "draft_of_two_layers.log").read_bytes(), -9)
+    assert failure.kind == "draft"
+    assert failure.sentence == (
+        "the draft's fc takes another number of captured layers than arrive; SGLang before 0.5.15 needs three, or "
+        "num_aux_hidden_states in the target's config.json: "
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x21504 and 14336x7168)"
+    )
+    assert "workbench check" in failure.next_step
+
+
+def test_a_product_of_wrong_shapes_elsewhere_is_not_the_draft_s() -> None:
+    text = f"{TRACEBACK}    x = self.mlp(x)\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (1x2 and 3x4)\n"
+    assert explain(text + SIGQUIT, -9).kind == "child_death"
+
+
+def test_no_room_for_the_draft_s_keys_and_values() -> None:
+    failure = explain((RECORDED / "draft_cache.log").read_bytes(), -9)
+    assert failure.kind == "oom"
+    assert failure.sentence.startswith(
+        "the draft's keys and values do not fit: cap max-total-tokens in server.flags, or lower mem_fraction_static: "
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 57.34 GiB. "
+    )
+    assert any("init_memory_pools" in line for line in failure.tail)
 
 
 def test_an_exit_code_of_two_alone_is_no_bad_flag() -> None:

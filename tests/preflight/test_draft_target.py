@@ -40,6 +40,64 @@ def test_sizes_of_a_multimodal_target_are_those_of_its_language_part(bench):
     assert set(found) == {"vocab-size"}
 
 
+# fc takes 2 x 8 and 4 x 8 values.
+TWO = (ids(1, 3), draft_tensors(fc__weight=ones(8, 16)))
+FOUR = (ids(1, 2, 3, 5), draft_tensors(fc__weight=ones(8, 32)))
+
+
+@pytest.mark.parametrize("version", ["0.5.12", "0.5.13", "0.5.14"])
+def test_before_0_5_15_the_target_says_how_many_states_arrive(bench, version):
+    """Seen with 0.5.14: 'mat1 and mat2 shapes cannot be multiplied (64x21504 and 14336x7168)', 3 and 2 times 7168."""
+    found = bench(*TWO, sglang_version=version)
+    assert set(found) == {"aux-count"}
+    said = found["aux-count"]
+    assert said.severity is Severity.ERROR
+    assert said.what == f"2 layers are captured, and SGLang {version} prepares for 3"
+    assert said.where.endswith("target/config.json: num_aux_hidden_states")
+    assert '"num_aux_hidden_states": 2 into the target' in said.next_step and "a draft of 3 layers" in said.next_step
+    assert said.why.endswith("24 values arrive and fc takes 16")
+    assert bench(*FOUR, sglang_version=version)["aux-count"].why.endswith("24 values arrive and fc takes 32")
+
+
+def test_the_shape_of_kimi_k25_with_the_numbers_of_its_log(bench):
+    wide = {"hidden_size": 7168}
+    results = check_draft(bench.draft({**ids(2, 3), **wide}), bench.target(wide), sglang_version="0.5.14")
+    (said,) = [result for result in results if result.rule == "aux-count"]
+    assert said.why.endswith("21504 values arrive and fc takes 14336")
+
+
+@pytest.mark.parametrize(
+    "stated", [{"num_aux_hidden_states": 2}, {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [7, 8]}}]
+)
+def test_a_target_that_states_the_number(bench, stated):
+    assert bench(*TWO, target=stated, sglang_version="0.5.14") == {}
+    # Then a draft of three layers is the one that fails.
+    three = bench(target=stated, sglang_version="0.5.14")["aux-count"]
+    assert three.what == "3 layers are captured, and SGLang 0.5.14 prepares for 2"
+    assert three.why.endswith("16 values arrive and fc takes 24")
+
+
+def test_the_number_of_captured_layers_by_version(bench):
+    assert bench(*FOUR, sglang_version="0.5.11")["aux-count"].why == "before 0.5.12 fc is built for exactly 3"
+    assert bench(*FOUR, sglang_version="0.5.11")["aux-count"].severity is Severity.ERROR
+    assert bench(*FOUR)["aux-count"].severity is Severity.WARNING
+    assert "the version is not known here" in bench(*FOUR)["aux-count"].why
+    # From 0.5.15 on the draft's own config is asked.
+    for version in ("0.5.15", "0.5.23", "0.6.0"):
+        assert bench(*FOUR, sglang_version=version) == {}, version
+
+
+def test_without_the_target_the_number_is_only_likely_to_be_three(bench):
+    found = {r.rule: r for r in check_draft(bench.draft(*FOUR), None, sglang_version="0.5.14")}["aux-count"]
+    assert found.severity is Severity.WARNING
+    assert found.where.endswith("eagle_config.eagle_aux_hidden_state_layer_ids")
+
+
+def test_a_draft_of_the_last_state_alone_needs_no_number(bench):
+    alone = {"eagle_config": {**TWO[0]["eagle_config"], "use_aux_hidden_state": False}}  # type: ignore[dict-item]
+    assert set(bench(alone, TWO[1], sglang_version="0.5.14")) == {"aux-off"}
+
+
 def test_captured_layers_are_shown(bench):
     shown = mapping(bench)["capture-layers"]
     assert shown.severity is Severity.NOTE

@@ -84,6 +84,15 @@ def test_flags_for_what_the_campaign_has_fields_for(
     assert (found.severity, found.next_step) == (severity, f"state it at {place}")
 
 
+@pytest.mark.parametrize("name", ["host", "--host", "port"])
+@pytest.mark.parametrize("engine", ["sglang", "reference"])
+def test_where_a_server_listens_is_not_for_the_campaign_to_say(campaigns, name: str, engine: str) -> None:
+    found = campaigns(engine=engine, server={"flags": {name: 30000}})["flag-owned"]
+    assert found.severity is Severity.ERROR
+    assert (found.what, found.next_step) == (f"{name} is chosen at the start of a server", "leave it out")
+    assert found.where == f"server.flags.{name}"
+
+
 def test_two_names_for_one_setting(campaigns) -> None:
     found = campaigns(server={"flags": {"page-size": 1, "page_size": 16}})["flag-twice"]
     assert found.severity is Severity.ERROR

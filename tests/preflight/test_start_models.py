@@ -62,6 +62,25 @@ def test_the_draft_is_checked_as_this_start_serves_it(campaigns, tmp_path) -> No
     assert "context-length" in campaigns(server={"context_length": None, "flags": {"context-length": 8192}})
 
 
+@pytest.mark.parametrize(
+    ("engine", "flags", "needed"),
+    [
+        ("sglang", {}, True),
+        ("sglang", {"load-format": "dummy"}, False),
+        ("sglang", {"speculative-draft-load-format": "dummy"}, False),
+        ("sglang", {"load-format": "dummy", "speculative-draft-load-format": "auto"}, True),
+        ("reference", {"load-format": "dummy"}, True),
+    ],
+)
+def test_dummy_weights_need_no_files(campaigns, tmp_path, engine: str, flags: dict[str, str], needed: bool) -> None:
+    """Without a load format of its own a draft has the target's."""
+    bare = {"drafters": [{"name": "d", "model_path": str(write_folder(tmp_path / "bare", CONFIG))}]}
+    found = campaigns(**bare, engine=engine, server={"flags": flags})
+    assert ("no-weights" in found) is needed
+    if needed:
+        assert found["no-weights"].severity is Severity.ERROR
+
+
 def test_a_quantised_target_needs_a_word_about_the_draft(campaigns, tmp_path) -> None:
     unquant = {"flags": {"speculative-draft-model-quantization": "unquant"}}
     absent = {**DRAFTERS, "target": {"quantization": "INT4"}}

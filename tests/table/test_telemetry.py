@@ -56,6 +56,24 @@ def test_a_long_gap_within_a_window_has_no_energy_and_one_outside_does_no_harm()
     assert energy_j(seconds, watts, 1.0, 12.5) is None
 
 
+def test_values_that_are_no_numbers_are_counted_and_left_out() -> None:
+    nan, samples = float("nan"), [*RAMP[:2], sample(1, 900.0), *RAMP[2:]]
+    samples[2] |= {"power_w": nan, "sm_clock_mhz": "fast", "memory_used_bytes": None}
+    row, faults = row_of([*samples, sample(nan, 500.0), {"t_s": 3.0}], window(0.0, 4.0))
+    assert row["gpu_power_w"] == pytest.approx(200.0), "800 J in 4 s"
+    assert faults == [
+        "not a number from 0 in some of 6 samples, and left out: power_w (1), sm_clock_mhz (1), t_s (1), gpu (1)"
+    ]
+    assert row_of([{"t_s": nan, "gpu": nan}]) == (
+        {},
+        ["not a number from 0 in some of 1 samples, and left out: gpu (1), t_s (1)"],
+    )
+
+
+def test_what_a_gpu_does_not_say_is_no_fault() -> None:
+    assert row_of([sample(0, None), sample(1, None, sm_clock_mhz=None)], window(0.0, 1.0))[1] == []
+
+
 def test_energy_a_token_over_all_windows() -> None:
     row, faults = row_of(RAMP, window(0.0, 1.0, 50), window(1.0, 2.0, 150, repeat=1))
     # (100 + 200) / 2 x 1 = 150 J and 500 J, over 200 tokens in 3 s
@@ -110,4 +128,4 @@ def test_samples_that_cannot_be_are_left_out() -> None:
     odd = [*RAMP, sample(1, float("nan")), sample(1, -5.0), sample(1, True), {"t_s": "x", "gpu": 0}, {"power_w": 9.0}]
     row, faults = row_of(odd, window(0.0, 4.0))
     assert row["energy_j_per_tok"] == pytest.approx(8.0)
-    assert faults == []
+    assert faults == ["not a number from 0 in some of 8 samples, and left out: power_w (3), t_s (2), gpu (1)"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from workbench.errors import SpecError
-from workbench.sglang_rules.flags import LIST_FLAGS, flag_key, flag_name, simulated_accept_variable
+from workbench.sglang_rules.flags import CHOSEN_AT_START, LIST_FLAGS, flag_key, flag_name, simulated_accept_variable
 from workbench.spec import Scalar, SpecDecodeConfig
 from workbench.sweep import CampaignSpec, Start, running_limit
 
@@ -94,7 +94,7 @@ def _settings(start: Start, campaign: CampaignSpec, host: str, port: int) -> Ite
         settings |= _speculative_settings(start, start.decode)
     for name, value in start.server.flags.items():
         key = flag_key(flag_name(name))
-        if key in ("host", "port"):
+        if key in CHOSEN_AT_START:
             raise SpecError(
                 "is chosen at the start of a server", where=f"server.flags.{name}", next_step="leave it out"
             )

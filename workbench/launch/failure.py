@@ -27,6 +27,7 @@ class FailureKind(StrEnum):
     PORT = "port"
     BAD_FLAG = "bad_flag"
     MISSING_FILE = "missing_file"
+    DRAFT = "draft"
     CHILD_DEATH = "child_death"
     TIMEOUT = "timeout"
     UNKNOWN = "unknown"
@@ -59,8 +60,22 @@ def _rule(kind: FailureKind, pattern: str, sentence: str, next_step: str) -> _Ru
 
 _USAGE = re.compile(r"^.{1,80}?: error: (.*)$", re.M)
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ?.*$|^\w*Error$", re.M)
-# Each of these is a cause wherever it stands; the first one in the log is the root, the rest follow from it.
+# Each of these is a cause wherever it stands; the first one in the log is the root, the rest follow from it. Where a
+# pattern begins further up in the traceback, ``said`` is the line to quote.
 _CAUSES = (
+    _rule(
+        FailureKind.DRAFT,
+        r"self\.\w*fc\([\s\S]{0,4000}?(?P<said>RuntimeError: mat1 and mat2 shapes cannot be multiplied.*)",
+        "the draft's fc takes another number of captured layers than arrive; SGLang before 0.5.15 needs three, or "
+        "num_aux_hidden_states in the target's config.json",
+        "`workbench check DRAFT --target TARGET` compares the two",
+    ),
+    _rule(
+        FailureKind.OOM,
+        r"draft_worker\.alloc_memory_pool\([\s\S]{0,6000}?(?P<said>torch\.\w*OutOfMemoryError.*)",
+        "the draft's keys and values do not fit: cap max-total-tokens in server.flags, or lower mem_fraction_static",
+        "state one of the two in the campaign; `workbench check` says what the draft keeps per token",
+    ),
     _rule(
         FailureKind.OOM,
         r"Not enough memory\. Please try to increase --mem-fraction-static.*",
@@ -143,7 +158,11 @@ def _cause(text: str, exit_code: int | None, waited_s: float | None) -> _Cause:
     if refused:
         step = "check the flag, and sglang_version in the campaign: flags are spelled by version"
         return FailureKind.BAD_FLAG, "the server refused its command line", step, refused[-1]
-    found = [(match.start(), rule, match[0]) for rule in _CAUSES if (match := rule.pattern.search(text))]
+    found = [
+        (match.start(), rule, match.groupdict().get("said") or match[0])
+        for rule in _CAUSES
+        if (match := rule.pattern.search(text))
+    ]
     if found:
         _, rule, line = min(found, key=lambda entry: entry[0])
         return rule.kind, rule.sentence, rule.next_step, line.strip()

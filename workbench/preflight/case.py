@@ -99,6 +99,11 @@ class DraftCase:
         return whole_numbers(self.eagle_config.get("eagle_aux_hidden_state_layer_ids"))
 
     @property
+    def uses_aux_states(self) -> bool:
+        """Whether the captured states are passed on, and not the target's last one alone."""
+        return self.eagle_config.get("use_aux_hidden_state", True) is True
+
+    @property
     def aux_count(self) -> int:
         """A as the draft's ``fc`` is built."""
         ids = self.capture_ids

@@ -43,6 +43,7 @@ EAGLE3_CHECKS: tuple[Check, ...] = (
     draft_target.target_support,
     draft_target.vocab,
     draft_target.widths,
+    draft_target.aux_count_by_version,
     draft_target.capture,
     draft_target.capture_by_version,
     draft_target.capture_convention,

@@ -25,7 +25,6 @@ _KEY_SINCE = {
     "norm_before_fc": "0.5.17",
 }
 _LAYERS_SINCE = "0.5.12"
-_AUX_COUNT_SINCE = "0.5.12"
 
 
 def numbers(case: DraftCase) -> Iterator[CheckResult]:
@@ -156,7 +155,7 @@ def eagle_config(case: DraftCase) -> Iterator[CheckResult]:
 
 
 def aux_states_used(case: DraftCase) -> Iterator[CheckResult]:
-    if case.eagle_config.get("use_aux_hidden_state", True) is not True:
+    if not case.uses_aux_states:
         yield CheckResult(
             "aux-off",
             Severity.WARNING,
@@ -179,16 +178,6 @@ def aux_count(case: DraftCase) -> Iterator[CheckResult]:
             case.at("num_aux_hidden_states"),
             "make the two agree",
             "the states do not fit fc and the first request fails",
-        )
-    old = case.before(_AUX_COUNT_SINCE)
-    if captured != 3 and old is not False and not case.is_mla:
-        yield CheckResult(
-            "aux-count",
-            Severity.ERROR if old else Severity.WARNING,
-            f"{captured} layers are captured",
-            case.at("eagle_config.eagle_aux_hidden_state_layer_ids"),
-            f"use SGLang {_AUX_COUNT_SINCE} or newer",
-            f"before {_AUX_COUNT_SINCE} fc is built for exactly 3" + ("" if old else "; the version is not known here"),
         )
 
 

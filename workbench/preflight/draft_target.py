@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from workbench.preflight.case import DraftCase, architecture, brief, size
+from workbench.preflight.case import DEFAULT_AUX_COUNT, DraftCase, architecture, brief, size
 from workbench.preflight.result import CheckResult, Severity
 from workbench.sglang_rules import at_least, captured_layers, eagle3_capture_since
 
 _OTHER_TARGET = "the draft was made for another target: give the one it was trained with"
 _IDS_KEY = "eagle_config.eagle_aux_hidden_state_layer_ids"
+_COUNT_KEY = "num_aux_hidden_states"
+_FC_FITS_SINCE = "0.5.12"
+_BUFFER_FITS_SINCE = "0.5.15"
+_BUFFER_RULE = f"the input of fc is as wide as {_COUNT_KEY} of the target's config.json says, else for 3"
 _NEEDED_OF_TARGET = ("architectures", "num_hidden_layers", "hidden_size", "vocab_size")
 
 
@@ -61,6 +65,55 @@ def widths(case: DraftCase) -> Iterator[CheckResult]:
         case.at(key),
         then,
         f"{case.aux_count} x {theirs} values arrive and fc takes {case.aux_count} x {case.input_hidden}",
+    )
+
+
+def aux_count_by_version(case: DraftCase) -> Iterator[CheckResult]:
+    """How many captured layers a version prepares for: from 0.5.15 on as many as the draft states.
+
+    Source: EagleDraftExtendInput.hidden_size_for in speculative/eagle_info.py of 0.5.12 to 0.5.14, and what came in its
+    place in 0.5.15, get_draft_input_from_target_hidden_dim in speculative/eagle_utils.py.
+    """
+    count, fixed = case.aux_count, case.before(_FC_FITS_SINCE)
+    disagreeing = count != len(case.capture_ids or ()) and count != DEFAULT_AUX_COUNT
+    if case.before(_BUFFER_FITS_SINCE) is False or disagreeing or not case.uses_aux_states:
+        return
+    if fixed is not False and count != DEFAULT_AUX_COUNT and not case.is_mla:
+        yield CheckResult(
+            "aux-count",
+            Severity.ERROR if fixed else Severity.WARNING,
+            f"{count} layers are captured",
+            case.at(_IDS_KEY),
+            f"use SGLang {_BUFFER_FITS_SINCE} or newer, or a draft of {DEFAULT_AUX_COUNT} layers",
+            f"before {_FC_FITS_SINCE} fc is built for exactly {DEFAULT_AUX_COUNT}"
+            + ("" if fixed else f"; before {_BUFFER_FITS_SINCE} {_BUFFER_RULE}; the version is not known here"),
+        )
+    elif fixed is not True and count != _prepared_for(case):
+        yield _unprepared(case, count, _prepared_for(case))
+
+
+def _prepared_for(case: DraftCase) -> int:
+    """The number of captured layers by the target's own config.json, which names it for no ordinary model."""
+    config: Mapping[str, object] = {} if case.target is None else case.target.config
+    nested = config.get("eagle_config")
+    ids = nested.get("eagle_aux_hidden_state_layer_ids") if isinstance(nested, dict) else None
+    stated = len(ids) if isinstance(ids, list) else 0
+    return size(config, _COUNT_KEY) or stated or DEFAULT_AUX_COUNT
+
+
+def _unprepared(case: DraftCase, count: int, prepared: int) -> CheckResult:
+    known = case.target is not None and case.version is not None
+    served = f"SGLang {case.version} prepares" if case.version else f"SGLang before {_BUFFER_FITS_SINCE} prepares"
+    width = case.input_hidden or 0
+    message = f": {prepared * width} values arrive and fc takes {count * width}" if width else ""
+    return CheckResult(
+        "aux-count",
+        Severity.ERROR if known else Severity.WARNING,
+        f"{count} layers are captured, and {served} for {prepared}",
+        case.at_target(_COUNT_KEY) or case.at(_IDS_KEY),
+        f'write "{_COUNT_KEY}": {count} into the target\'s config.json, use SGLang {_BUFFER_FITS_SINCE} or newer, '
+        f"or a draft of {prepared} layers",
+        f"{_BUFFER_RULE}: the server stops while it captures the graphs of draft extend{message}",
     )
 
 

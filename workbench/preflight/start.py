@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from workbench.preflight import start_decode, start_flags, start_load, start_machine, start_models
+from workbench.preflight import start_cache, start_decode, start_flags, start_load, start_machine, start_models
 from workbench.preflight.result import CheckResult
 from workbench.preflight.start_case import Machine, Read, StartCase, reader, this_machine
 from workbench.sweep import CampaignSpec, Start
@@ -44,6 +44,7 @@ START_CHECKS: tuple[Check, ...] = (
     start_models.quantized_target,
     start_models.draft,
     start_models.memory,
+    start_cache.draft_cache,
     start_machine.gpus,
 )
 

@@ -10,7 +10,13 @@ from workbench.preflight.start_case import StartCase
 from workbench.reference.arguments import known_flags
 from workbench.sglang_rules.environment import variable_problem
 from workbench.sglang_rules.flag_names import READ, flag_span, flags_of, is_flag, nearest_flag
-from workbench.sglang_rules.flags import flag_name, flag_problem, setting_key, simulated_accept_variable
+from workbench.sglang_rules.flags import (
+    CHOSEN_AT_START,
+    flag_name,
+    flag_problem,
+    setting_key,
+    simulated_accept_variable,
+)
 from workbench.sglang_rules.versions import at_least
 
 # What a campaign says elsewhere: the setting, where, and whether a flag for it makes the runs something else than their
@@ -103,6 +109,11 @@ def said_elsewhere(case: StartCase) -> Iterator[CheckResult]:
         if key in seen:
             what = f"{name} and {seen[key]} set the same thing"
             yield CheckResult("flag-twice", Severity.ERROR, what, where, "keep one of them")
+        elif key in CHOSEN_AT_START:
+            why = "the run is refused: servers are reached at an address of their own"
+            yield CheckResult(
+                "flag-owned", Severity.ERROR, f"{name} is chosen at the start of a server", where, "leave it out", why
+            )
         elif key in _ELSEWHERE:
             place, misleads = _ELSEWHERE[key]
             stated = getattr(case.server, key, None)

@@ -70,20 +70,19 @@ def memory_fraction(case: StartCase) -> Iterator[CheckResult]:
 
 
 def prompts(case: StartCase) -> Iterator[CheckResult]:
-    found = _prompt_set(case)
-    if isinstance(found, WorkbenchError):
-        then = found.next_step or "name a set of data/prompts or a .jsonl file"
-        yield CheckResult("prompt-set", Severity.ERROR, found.what, "workload.prompt_set", then)
-        return
-    wanted = case.campaign.workload.num_prompts
-    if wanted > len(found.prompts):
-        yield CheckResult(
-            "num-prompts",
-            Severity.ERROR,
-            f"{wanted} prompts are asked for, {found.name} has {len(found.prompts)}",
-            "workload.num_prompts",
-            f"ask for at most {len(found.prompts)}, or give a larger set",
-        )
+    for name, wanted in case.campaign.workload.prompt_sets.items():
+        found = _prompt_set(name)
+        if isinstance(found, WorkbenchError):
+            then = found.next_step or "name a set of data/prompts or a .jsonl file"
+            yield CheckResult("prompt-set", Severity.ERROR, found.what, "workload.prompt_set", then)
+        elif wanted > len(found.prompts):
+            yield CheckResult(
+                "num-prompts",
+                Severity.ERROR,
+                f"{wanted} prompts are asked for, {found.name} has {len(found.prompts)}",
+                "workload.num_prompts",
+                f"ask for at most {len(found.prompts)}, or give a larger set",
+            )
 
 
 def answers_fit(case: StartCase) -> Iterator[CheckResult]:
@@ -177,18 +176,21 @@ def windows(case: StartCase) -> Iterator[CheckResult]:
         )
 
 
-def _prompt_set(case: StartCase) -> PromptSet | WorkbenchError:
+def _prompt_set(name: str) -> PromptSet | WorkbenchError:
     try:
-        return prompt_set(case.campaign.workload.prompt_set)
+        return prompt_set(name)
     except WorkbenchError as error:
         return error
 
 
 def _longest_prompt(case: StartCase) -> int | None:
-    folder, found = case.target_folder, _prompt_set(case)
-    if folder is None or isinstance(found, WorkbenchError) or not (folder / "tokenizer.json").is_file():
+    folder = case.target_folder
+    if folder is None or not (folder / "tokenizer.json").is_file():
         return None
-    texts = tuple(prompt.text for prompt in found.prompts[: case.campaign.workload.num_prompts])
+    sets = [(_prompt_set(name), count) for name, count in case.campaign.workload.prompt_sets.items()]
+    texts = tuple(
+        prompt.text for found, count in sets if isinstance(found, PromptSet) for prompt in found.prompts[:count]
+    )
     return _longest(folder, texts, (folder / "tokenizer.json").stat().st_mtime_ns)
 
 

@@ -58,6 +58,9 @@ FLAG_SINCE: Mapping[str, str] = {
 LIST_FLAGS = frozenset({"cuda_graph_bs", "cuda_graph_bs_decode", "cuda_graph_bs_prefill"})
 """Flags that take several values, which stand as arguments of their own."""
 
+CHOSEN_AT_START = frozenset({"host", "port"})
+"""Flags that a campaign cannot give: a start listens where nothing else does."""
+
 
 ALIASES: Mapping[str, str] = {
     "model": "model_path",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,9 @@ from workbench.spec import LoadWindow
 # Samples come twice a second. What a GPU drew is not known in a longer gap, nor further from the first or last sample.
 LONGEST_GAP_S = 5.0
 FARTHEST_END_S = 1.0
+
+_PLACES = ("gpu", "t_s")
+_FIGURES = ("power_w", "memory_used_bytes", "sm_clock_mhz")
 
 Row = dict[str, object]
 Floats = npt.NDArray[np.float64]
@@ -25,7 +29,7 @@ def gpu_row(
     gpus_used: Iterable[int],
     shared: bool,
 ) -> tuple[Row, list[str]]:
-    """Figures of the runs table from the samples of one run, and why there is no energy although there could be.
+    """Figures of the runs table from the samples of one run, and what of these could not be used or is not covered.
 
     Energy is the power of every GPU over the windows, from the beginning of each to its last answer, divided by the
     tokens that they produced: it holds what prefills and the emptying of slots take.
@@ -37,28 +41,43 @@ def gpu_row(
     shared
         Another server ran on the GPUs, so their energy is not that of this run.
     """
+    faults = _unusable(samples)
     gpus = sorted({gpu for sample in samples if (gpu := _number(sample.get("gpu"))) is not None})
     if not gpus:
-        return {}, []
+        return {}, faults
     memory = [values for gpu in gpus for values in [_series(samples, gpu, "memory_used_bytes")[1]] if len(values)]
     row: Row = {"gpu_peak_memory_bytes": max((float(values.max()) for values in memory), default=None)}
     spans = [(window.started_s, window.started_s + window.wall_s) for window in windows if window.started_s is not None]
     if not spans or len(spans) < len(windows):
-        return row, []  # the windows do not say when they were
+        return row, faults  # the windows do not say when they were
     row["gpu_sm_clock_mhz"] = _mean_within([_series(samples, gpu, "sm_clock_mhz") for gpu in gpus], spans)
     power = [_series(samples, gpu, "power_w") for gpu in gpus]
     if not all(len(seconds) for seconds, _ in power):
-        return row, []  # a GPU that does not tell its power
+        return row, faults  # a GPU that does not tell its power
     why = _no_energy(len(gpus), gpus_used, shared=shared)
     joules = [energy_j(seconds, watts, *span) for seconds, watts in power for span in spans]
     if why is None and None in joules:
         why = "its samples do not cover the windows"
     if why is not None:
-        return row, [f"no energy is computed: {why}"]
+        return row, [*faults, f"no energy is computed: {why}"]
     total, duration = sum(each or 0.0 for each in joules), sum(end - start for start, end in spans)
     tokens = sum(window.completion_tokens for window in windows)
     row |= {"gpu_power_w": total / duration, "energy_j_per_tok": total / tokens if tokens else None}
-    return row, []
+    return row, faults
+
+
+def _unusable(samples: Sequence[Mapping[str, object]]) -> list[str]:
+    """One sentence about values that are no numbers; ``null`` is what a GPU does not say, and no fault."""
+    counts = Counter(
+        name
+        for sample in samples
+        for name in (*_PLACES, *_FIGURES)
+        if _number(sample.get(name)) is None and (name in _PLACES or sample.get(name) is not None)
+    )
+    if not counts:
+        return []
+    named = ", ".join(f"{name} ({count:,})" for name, count in counts.items())
+    return [f"not a number from 0 in some of {len(samples):,} samples, and left out: {named}"]
 
 
 def energy_j(seconds: Floats, watts: Floats, start: float, end: float) -> float | None:
