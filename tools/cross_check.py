@@ -5,7 +5,8 @@
 
 Needs sglang in this Python, and a server that nobody else uses. Writes one JSON object: for every concurrency and pass
 both tools' figures, and three counts of accept length: from our requests, from the server's ``/server_info``, from
-bench_serving.
+bench_serving. bench_serving streams, so our client does too; a third pass without, as campaigns measure, says what
+streaming costs.
 """
 
 from __future__ import annotations
@@ -61,14 +62,16 @@ def main() -> None:
 def _alternate(
     asked: argparse.Namespace,
     peer: subprocess.Popen[str],
-    texts: Sequence[str],
-    prompts: Sequence[Prompt],
+    texts: list[str],
+    prompts: tuple[Prompt, ...],
     found: list[dict[str, Any]],
 ) -> None:
     for concurrency in asked.concurrency:
+        # More requests where many run at once: filling and emptying the slots must not weigh.
+        rounds = max(1, -(-concurrency * asked.prompts_per_slot // len(prompts)))
         workload = Workload(
             prompt_set=asked.prompt_set,
-            num_prompts=len(prompts),
+            num_prompts=rounds * len(prompts),
             temperature=0,
             max_new_tokens=asked.max_new_tokens,
             ignore_eos=False,
@@ -76,25 +79,35 @@ def _alternate(
         )
         for number in range(asked.passes + 1):  # the first is a warm-up
             if number % 2:
-                ours, theirs = _ours(asked.url, prompts, workload), _theirs(asked, peer, texts, concurrency)
+                ours = _ours(asked.url, prompts * rounds, workload, stream=True)
+                theirs = _theirs(asked, peer, texts * rounds, concurrency)
             else:
-                theirs, ours = _theirs(asked, peer, texts, concurrency), _ours(asked.url, prompts, workload)
+                theirs = _theirs(asked, peer, texts * rounds, concurrency)
+                ours = _ours(asked.url, prompts * rounds, workload, stream=True)
+            whole = _ours(asked.url, prompts * rounds, workload, stream=False)
             if number:
                 found.append(
-                    {"max_concurrency": concurrency, "pass": number, "workbench": ours, "bench_serving": theirs}
+                    {
+                        "max_concurrency": concurrency,
+                        "pass": number,
+                        "workbench": ours,
+                        "workbench_not_streaming": whole,
+                        "bench_serving": theirs,
+                    }
                 )
                 _write(asked.out, asked, found)
                 sys.stdout.write(f"{concurrency} at once, pass {number}: {ours} {theirs}\n")
 
 
-def _ours(url: str, prompts: Sequence[Prompt], workload: Workload) -> dict[str, Any]:
+def _ours(url: str, prompts: Sequence[Prompt], workload: Workload, *, stream: bool) -> dict[str, Any]:
     fetch(f"{url}/flush_cache", method="POST")
-    result = drive(url, prompts, workload)
+    result = drive(url, prompts, workload, stream=stream)
     good = [record for record in result.records if record.ok]
     verified = sum(record.spec_verify_ct or 0 for record in good)
     tokens = sum(record.completion_tokens or 0 for record in good)
     return {
         "completed": len(good),
+        "total_input_tokens": sum(len(prompt.input_ids or ()) for prompt in prompts),
         "duration_s": result.wall_s,
         "total_output_tokens": tokens,
         "output_tok_per_s": result.output_tok_per_s,
@@ -143,6 +156,7 @@ def _theirs(
         line = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
     return {
         "completed": line["completed"],
+        "total_input_tokens": line.get("total_input_tokens"),
         "duration_s": line["duration"],
         "total_output_tokens": line["total_output_tokens"],
         "total_output_tokens_retokenized": line["total_output_tokens_retokenized"],
@@ -184,6 +198,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--num-prompts", type=int, default=32)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--prompts-per-slot", type=int, default=1, help="at least so many requests a slot, repeated")
     parser.add_argument("--passes", type=int, default=3)
     asked = parser.parse_args()
     asked.url = asked.url.rstrip("/")

@@ -33,11 +33,12 @@ class ClientPass(_File):
 
 
 class CrossPass(_File):
-    """Both clients in turn, with the same prompts and limits."""
+    """Both clients in turn, with the same prompts and limits; ours also without streaming where it was tried."""
 
     max_concurrency: int = Field(gt=0)
     workbench: ClientPass
     bench_serving: ClientPass
+    workbench_not_streaming: ClientPass | None = None
 
 
 class CrossCheck(_File):

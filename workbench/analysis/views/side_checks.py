@@ -10,7 +10,7 @@ import pandas as pd
 from workbench.analysis.experts import COLLAPSED, NOT_COUNTED, routing
 from workbench.analysis.wording import count
 from workbench.table import Tables
-from workbench.table.side_checks import CrossPass, Share, StepProfile
+from workbench.table.side_checks import ClientPass, CrossPass, Share, StepProfile
 
 AGREES = 0.03
 """Output tok/s of two clients count as the same within this."""
@@ -116,6 +116,7 @@ def _compared(load: int, passes: Sequence[CrossPass]) -> dict[str, object]:
         "passes": len(passes),
         "our output tok/s": median(each.output_tok_per_s for each in ours),
         "bench_serving output tok/s": median(each.output_tok_per_s for each in theirs),
+        "ours, not streaming": _median([each.workbench_not_streaming for each in passes]),
         "ratio, pass by pass": _ratio(passes),
         "our tokens": median(each.total_output_tokens for each in ours),
         "bench_serving tokens": median(each.total_output_tokens for each in theirs),
@@ -123,6 +124,11 @@ def _compared(load: int, passes: Sequence[CrossPass]) -> dict[str, object]:
         "by /server_info": median(server) if server else None,
         "by bench_serving": median([each.accept_length for each in theirs if each.accept_length] or [float("nan")]),
     }
+
+
+def _median(passes: Sequence[ClientPass | None]) -> float | None:
+    speeds = [each.output_tok_per_s for each in passes if each is not None]
+    return median(speeds) if speeds else None
 
 
 def _kinds(profile: StepProfile) -> list[tuple[str, Sequence[Share]]]:
