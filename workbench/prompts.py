@@ -1,15 +1,17 @@
 """Named prompt sets with their licence and source, and the user's own files.
 
-A shipped set is ``data/prompts/NAME.jsonl``: a first line ``{"name", "source", "licence"}``, then one prompt a line,
-``{"text", "task"}``. A file of the user needs no first line; a prompt is an object with ``text``, ``prompt`` or
-``turns`` (the first turn is taken), and ``task`` or ``category`` where known.
+A shipped set is ``data/prompts/NAME.jsonl`` or ``NAME.jsonl.gz``: a first line ``{"name", "source", "licence"}``, then
+one prompt a line, ``{"text", "task"}``. A file of the user needs no first line; a prompt is an object with ``text``,
+``prompt`` or ``turns`` (the first turn is taken), and ``task`` or ``category`` where known.
 """
 
 from __future__ import annotations
 
 import difflib
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +22,8 @@ from workbench.paths import prompts_dir, slug, under_root
 # Sets that are not shipped, and why not stands in data/prompts/README.md.
 FETCHED = ("ifbench",)
 NOT_STATED = "not stated"
+PLAIN, PACKED = ".jsonl", ".jsonl.gz"
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,16 @@ def prompt_set(name_or_path: str | Path) -> PromptSet:
     if is_file_name(name_or_path):
         return _read(Path(under_root(str(name_or_path))))
     name = str(name_or_path)
-    path = prompts_dir() / f"{name}.jsonl"
-    if not path.is_file():
-        raise _unknown(name)
-    return _read(path)
+    for ending in (PLAIN, PACKED):
+        if (path := prompts_dir() / f"{name}{ending}").is_file():
+            return _read(path)
+    raise _unknown(name)
 
 
 def is_file_name(name_or_path: str | Path) -> bool:
     """Whether this is the path of a user's file and no name of a shipped set."""
     path = Path(name_or_path)
-    return path.suffix == ".jsonl" or len(path.parts) > 1
+    return path.name.endswith((PLAIN, PACKED)) or len(path.parts) > 1
 
 
 def run_name(name_or_path: str) -> str:
@@ -72,13 +76,13 @@ def run_name(name_or_path: str) -> str:
         return name_or_path
     path = Path(under_root(name_or_path))
     try:
-        return f"{slug(path.stem)}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+        return f"{slug(_stem(path))}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
     except OSError as error:
         raise InputError(f"no prompts: {error.strerror}", where=path) from error
 
 
 def prompt_set_names() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in prompts_dir().glob("*.jsonl")))
+    return tuple(sorted({_stem(path) for ending in (PLAIN, PACKED) for path in prompts_dir().glob(f"*{ending}")}))
 
 
 def with_token_ids(prompts: Sequence[Prompt], encode: Callable[[str], Sequence[int]]) -> tuple[Prompt, ...]:
@@ -99,10 +103,15 @@ def _unknown(name: str) -> InputError:
     )
 
 
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(PLAIN)
+
+
 def _read(path: Path) -> PromptSet:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if content[:2] == _GZIP else content).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read ({error})", where=path) from error
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     head = _object(lines[0][1]) if lines else None
@@ -112,7 +121,7 @@ def _read(path: Path) -> PromptSet:
     prompts = tuple(Prompt(index, *content) for index, content in enumerate(_contents(lines, path)))
     if not prompts:
         raise InputError("holds no prompts", where=path, next_step='one prompt a line: {"text": "..."}')
-    name = str(about.get("name", path.stem))
+    name = str(about.get("name", _stem(path)))
     return PromptSet(name, str(about.get("source", path)), str(about.get("licence", NOT_STATED)), prompts)
 
 

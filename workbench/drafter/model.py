@@ -80,16 +80,24 @@ class Eagle3Draft(nn.Module):
         Tensor
             [..., T, H] before the final norm: the next pass's ``hidden``, and what `logits` takes.
         """
+        q, k, v = self.project(hidden, embeds, rope)
+        return self.absorb(hidden, attend(q, k, v))
+
+    def project(self, hidden: Tensor, embeds: Tensor, rope: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """What `forward` does before attention: rotated q and k, and v."""
         shape = self.config.shape
         heads, kv_heads = shape.num_heads, shape.num_kv_heads
         eps = shape.rms_norm_eps
         both = torch.cat([rms_norm(embeds, self.input_layernorm, eps), rms_norm(hidden, self.hidden_norm, eps)], -1)
         qkv = linear(both, self.qkv_proj).unflatten(-1, (heads + 2 * kv_heads, shape.head_dim))
         qk = rotate(qkv[..., : heads + kv_heads, :], rope)
-        mixed = attend(qk[..., :heads, :], qk[..., heads:, :], qkv[..., heads + kv_heads :, :])
+        return qk[..., :heads, :], qk[..., heads:, :], qkv[..., heads + kv_heads :, :]
+
+    def absorb(self, hidden: Tensor, mixed: Tensor) -> Tensor:
+        """What `forward` does behind attention."""
         # The residual is the state as it came, not its norm.
         hidden = hidden + linear(mixed, self.o_proj)
-        normed = rms_norm(hidden, self.post_attention_layernorm, eps)
+        normed = rms_norm(hidden, self.post_attention_layernorm, self.config.shape.rms_norm_eps)
         return hidden + gated_mlp(normed, self.gate_up_proj, self.down_proj)
 
     def logits(self, hidden: Tensor) -> Tensor:

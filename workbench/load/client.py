@@ -12,24 +12,20 @@ import time
 from asyncio import TaskGroup
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle, islice
 
 import aiohttp
 
 from workbench.errors import UsageError
-from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
+from workbench.load.asking import ask, open_session
 from workbench.load.records import NOT_SENT, LoadResult, RequestRecord, summarise
-from workbench.load.wire import allow_sockets, auth_headers, run_async
+from workbench.load.wire import allow_sockets, run_async
 from workbench.prompts import Prompt
 from workbench.spec import Workload
 
-_HEADERS = {"Content-Type": "application/json"}
-_CONNECT_S = 30.0
-# Servers close idle connections after 5 s (uvicorn's default); one that is about to go must not be used again.
-_KEEP_ALIVE_S = 2.0
 # So many failures in a row, or one in every slot where that is more, and the server is given up.
 _GIVE_UP = 5
-_SHOWN_BYTES = 300
 
 OnRecord = Callable[[RequestRecord], None]
 
@@ -125,11 +121,7 @@ def _body(prompt: Prompt, workload: Workload, stream: bool) -> bytes:
 
 async def _run_slots(shared: _Drive, slots: int) -> float:
     """Processor seconds that the load took in this thread."""
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
-    timeout = aiohttp.ClientTimeout(total=shared.timeout_s, sock_connect=min(_CONNECT_S, shared.timeout_s))
-    async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS | auth_headers()
-    ) as session:
+    async with open_session(shared.timeout_s) as session:
         began, shared.zero = time.thread_time(), time.perf_counter()
         async with TaskGroup() as group:
             for _ in range(slots):
@@ -144,7 +136,8 @@ async def _slot(session: aiohttp.ClientSession, shared: _Drive) -> None:
             why = f"{NOT_SENT}: {shared.failed_in_a_row} requests in a row failed"
             shared.records[number] = RequestRecord(prompt_index, shared.repeat, started, started, error=why)
             continue
-        answer, fault = await _ask(session, shared, body, started)
+        since = partial(_since, shared, started) if shared.stream else None
+        answer, fault = await ask(session, shared.url, body, timeout_s=shared.timeout_s, clock=since)
         record = RequestRecord(prompt_index, shared.repeat, started, shared.now(), error=fault)
         if answer is not None:
             record = record.with_answer(answer, token_ids=shared.token_ids)
@@ -154,28 +147,5 @@ async def _slot(session: aiohttp.ClientSession, shared: _Drive) -> None:
             shared.on_record(record)
 
 
-async def _ask(
-    session: aiohttp.ClientSession, shared: _Drive, body: bytes, started: float
-) -> tuple[Answer | None, str | None]:
-    """The answer, or ``kind: detail`` of what went wrong."""
-    try:
-        async with session.post(shared.url, data=body) as response:
-            if response.status != 200:
-                said = (await response.content.read(_SHOWN_BYTES)).decode("utf-8", "replace").strip()
-                return None, f"HTTP {response.status}: {said}"
-            if not shared.stream:
-                return read_answer(await response.read()), None
-            reader = EventReader()
-            async for chunk in response.content.iter_any():
-                reader.feed(chunk, shared.now() - started)
-            return reader.finish(), None
-    except AnswerFault as fault:
-        return None, str(fault)
-    except TimeoutError:
-        return None, f"timeout: no whole answer within {shared.timeout_s:g} s"
-    except aiohttp.ClientConnectorError as error:
-        return None, f"no connection: {error.os_error.strerror or error}"
-    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
-        return None, f"connection closed: {error or type(error).__name__}"
-    except aiohttp.ClientError as error:
-        return None, f"not HTTP: {error or type(error).__name__}"
+def _since(shared: _Drive, started: float) -> float:
+    return shared.now() - started

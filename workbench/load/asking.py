@@ -1,0 +1,53 @@
+"""One request to ``/generate`` and every way in which it can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import aiohttp
+
+from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
+from workbench.load.wire import auth_headers
+
+_HEADERS = {"Content-Type": "application/json"}
+_CONNECT_S = 30.0
+# Servers close idle connections after 5 s (uvicorn's default); one that is about to go must not be used again.
+_KEEP_ALIVE_S = 2.0
+_SHOWN_BYTES = 300
+
+
+def open_session(timeout_s: float) -> aiohttp.ClientSession:
+    """Connections without a limit of their own; ``timeout_s`` is from sending to the last byte."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECT_S, timeout_s)),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=_HEADERS | auth_headers(),
+    )
+
+
+async def ask(
+    session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float, clock: Callable[[], float] | None = None
+) -> tuple[Answer | None, str | None]:
+    """The answer, or ``kind: detail`` of what went wrong. With ``clock`` it is streamed, and its events are timed."""
+    try:
+        async with session.post(url, data=body) as response:
+            if response.status != 200:
+                said = (await response.content.read(_SHOWN_BYTES)).decode("utf-8", "replace").strip()
+                return None, f"HTTP {response.status}: {said}"
+            if clock is None:
+                return read_answer(await response.read()), None
+            reader = EventReader()
+            async for chunk in response.content.iter_any():
+                reader.feed(chunk, clock())
+            return reader.finish(), None
+    except AnswerFault as fault:
+        return None, str(fault)
+    except TimeoutError:
+        return None, f"timeout: no whole answer within {timeout_s:g} s"
+    except aiohttp.ClientConnectorError as error:
+        return None, f"no connection: {error.os_error.strerror or error}"
+    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
+        return None, f"connection closed: {error or type(error).__name__}"
+    except aiohttp.ClientError as error:
+        return None, f"not HTTP: {error or type(error).__name__}"
