@@ -13,8 +13,9 @@ from shown import Shown, catch
 
 from workbench import figures
 from workbench.analysis import views
-from workbench.analysis.campaign import scaling_fits
+from workbench.analysis.campaign import offline_fits, scaling_fits, varied_fits
 from workbench.analysis.cost import cost_df
+from workbench.analysis.repetition import without_repetitive
 from workbench.analysis.speedup import speedup_df
 from workbench.analysis.step_time import step_time_fit
 from workbench.paths import recorded_dir
@@ -33,6 +34,10 @@ ALL: dict[str, Draw] = {
     "survival": lambda tables, costs: figures.survival(tables.requests, tables.runs),
     "spread": lambda tables, costs: figures.spread(tables.requests, tables.runs),
     "scaling": lambda tables, costs: figures.scaling(scaling_fits(tables, costs)),
+    "scaling_offline": lambda tables, costs: figures.scaling(offline_fits(tables, costs), offline=True),
+    "repetition": lambda tables, costs: figures.repetition(
+        scaling_fits(tables, costs), varied_fits(without_repetitive(tables), costs)
+    ),
 }
 
 
@@ -66,7 +71,7 @@ def check_figures(shown: Shown, tables: Tables, costs: pd.DataFrame) -> None:
 
 def test_every_figure_of_notes(shown: Shown) -> None:
     check_figures(shown, *recorded("kimi_k25"))
-    assert len(shown.soup.find_all("img")) == len(ALL) - 2  # notes hold no histograms
+    assert len(shown.soup.find_all("img")) == len(ALL) - 4  # notes hold no histograms, walks, tokens
 
 
 def test_figures_of_requests(shown: Shown) -> None:

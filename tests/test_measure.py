@@ -65,6 +65,25 @@ def test_a_campaign_leaves_whole_run_folders(root: Path) -> None:
     assert any(line.startswith("\r") and "warming up" in line for line in said)
 
 
+def test_several_prompt_sets_share_a_start(root: Path) -> None:
+    other = [json.dumps({"text": f"another, longer prompt, number {number}"}) for number in range(4)]
+    (root / "data" / "prompts" / "more.jsonl").write_text("\n".join(other))
+    sets = 'workload.more_prompt_sets={"more": 3}'
+    ended = briefly(run(sets, "workload.max_new_tokens=5"))
+    assert ended == {f"{name.removesuffix('-c1')}-{prompts}-c1": "ok" for name in RUNS for prompts in ("few", "more")}
+    assert len(starts(root)) == 3
+    tokens = {}
+    for prompts, count in (("few", PROMPTS), ("more", 3)):
+        found = read_run(run_folder(root, f"eagle3-d-s3-k1-n4-{prompts}-c1"))
+        assert found.spec.workload.prompt_set == prompts
+        records, _ = read_requests(found)
+        assert len(records) == count
+        tokens[prompts] = {record["prompt_tokens"] for record in records}
+    assert max(tokens["few"]) < min(tokens["more"])
+    with pytest.raises(SpecError, match="5 prompts are asked for, more has 4"):
+        run('workload.more_prompt_sets={"more": 5}')
+
+
 def test_greedy_tokens_are_kept_at_concurrency_1_only(root: Path) -> None:
     run("max_concurrency=[1, 2]", "workload.max_new_tokens=5")
     kept = {}

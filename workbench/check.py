@@ -1,4 +1,4 @@
-"""`workbench check`: a campaign file or a draft checkpoint before a GPU is used, as text."""
+"""`workbench check`: a campaign file, a run.yaml of SpecForge or a draft before a GPU is used, as text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.checkpoint import read_checkpoint
-from workbench.errors import SpecError
-from workbench.preflight import CheckResult, Severity, check_campaign, check_draft
+from workbench.errors import SpecError, UsageError
+from workbench.preflight import CheckResult, Finding, Severity, check_campaign, check_draft
 from workbench.preflight.text import counted, render_findings, render_result
+from workbench.specforge import traps
 from workbench.sweep import campaign_names, expand, find_campaign
 
 NOTHING_IN_DRAFT = "No fault found in the draft checkpoint. Tensors' values, beyond d2t and t2d, are not checked."
@@ -44,6 +45,8 @@ def campaign_text(name: str, settings: Sequence[str]) -> tuple[str, bool]:
     SpecError
         When the campaign file is invalid.
     """
+    if traps.is_run_file(Path(name)):
+        return _specforge_text(Path(name), settings)
     plan = expand(find_campaign(name, settings))
     findings = check_campaign(plan)
     touched = {start for finding in findings for start in finding.starts}
@@ -53,6 +56,15 @@ def campaign_text(name: str, settings: Sequence[str]) -> tuple[str, bool]:
     )
     text = render_findings(findings, starts=len(plan.starts))
     return "\n".join(filter(None, (text, summary))), any(f.result.severity is Severity.ERROR for f in findings)
+
+
+def _specforge_text(path: Path, settings: Sequence[str]) -> tuple[str, bool]:
+    """The same of a run.yaml of SpecForge."""
+    if settings:
+        raise UsageError("goes with a campaign, and this is a run.yaml of SpecForge", where="--set")
+    found = traps.findings(traps.read_run(path))
+    summary = f"{path}: a run of SpecForge, {counted([Finding(result, ()) for result in found])}"
+    return "\n".join([*map(render_result, found), summary]), any(f.severity is Severity.ERROR for f in found)
 
 
 def check_files(

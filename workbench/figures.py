@@ -6,11 +6,12 @@ import pandas as pd
 
 from workbench import plot, show, theme
 from workbench.analysis import acceptance, answers, views
-from workbench.analysis.campaign import Fits, scaling_points
+from workbench.analysis.campaign import Fits, same_curve, scaling_points
 from workbench.analysis.step_time import StepTimeFit
 from workbench.analysis.wording import count
 from workbench.plot.names import row_names
 from workbench.table import LogSummary, reference_points
+from workbench.table.training import Training
 
 MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
 
@@ -173,19 +174,59 @@ def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     )
 
 
-def scaling(fits: Fits) -> None:
-    """Accept length by training samples, with the curve that has the most sizes and the published points."""
+def scaling(fits: Fits, *, offline: bool = False) -> None:
+    """Accept length by training samples, with the curve that has the most sizes and the published points.
+
+    ``offline`` says that the points are walks without a server; published ones, which were served, stay out then.
+    """
     points, fit = scaling_points(fits), views.main_curve(fits)
     if points.empty:
-        show.note("No run of this campaign has a drafter and an accept length: there is nothing to draw.")
+        none = "No drafter of this campaign was" if offline else "No run of this campaign has a drafter and an"
+        what = "walked along answers" if offline else "accept length"
+        show.note(f"{none} {what}: there is nothing to draw.")
         return
     fig, ax = theme.new_figure(height=5.0)
     level = fit.break_even if fit is not None else None
-    plot.plot_accept_length_vs_data(points, ax=ax, fit=fit, reference=reference_points(), break_even=level)
+    published = None if offline else reference_points()
+    plot.plot_accept_length_vs_data(points, ax=ax, fit=fit, reference=published, break_even=level)
+    said = "Walks without a server." if offline else "Published points are context and not fitted."
     theme.show_figure(
         fig,
         alt=show.alt("Accept length by training samples", points, "training_samples", "accept_length"),
-        caption="Accept length by training samples. Published points are context and not fitted.",
+        caption=f"Accept length by training samples. {said}",
         data=points,
-        name="scaling",
+        name="scaling_offline" if offline else "scaling",
+    )
+
+
+def repetition(fits: Fits, varied: Fits) -> None:
+    """The first curve beside the one without repetitive answers; nothing where there are not both."""
+    whole = views.main_curve(fits)
+    other = None if whole is None else same_curve(varied, whole)
+    if whole is None or other is None or other.num_sizes < 2:
+        return
+    points = pd.concat([whole.points.assign(answers="all"), other.points.assign(answers="without repetitive")])
+    fig, ax = theme.new_figure()
+    plot.plot_repetition(whole, other, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Accept length with and without repetitive answers", points, whole.x, "accept_length"),
+        caption="Accept length by training size on all prompts, and without those that are answered by repetition "
+        "(distinct-4 below 0.5).",
+        data=points,
+        name="repetition",
+    )
+
+
+def learning(training: Training) -> None:
+    """Loss and accuracy by depth against the response tokens seen."""
+    fig, axes = theme.new_figure(2, sharex=True, height=6.4)
+    plot.plot_learning(training.curve, training.accuracy, axes=axes)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Learning curves", training.curve, "response_tokens", "loss"),
+        caption="Loss (weighted mean of all passes) and, by depth, how often the draft is the target's most likely "
+        "token, with the true tokens before it.",
+        data=training.curve,
+        name="learning",
     )

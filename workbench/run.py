@@ -14,11 +14,11 @@ from types import FrameType
 
 from workbench import live
 from workbench.attached import attachment
-from workbench.errors import InputError, NotebookError
+from workbench.errors import InputError, NotebookError, SpecError
 from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
-from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir
+from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir, under_root
 from workbench.prompts import is_file_name
 from workbench.recording import alone
 from workbench.spec import RunState
@@ -63,12 +63,24 @@ class Request:
         """
         campaign = find_campaign(self.campaign, self.settings)
         settings = []
-        prompts = campaign.workload.prompt_set
-        if is_file_name(prompts) and Path(prompts).is_file():
-            settings.append(f"workload.prompt_set={json.dumps(str(Path(prompts).resolve()))}")
+        work, trained = campaign.workload, campaign.drafters_from
+        if _is_here(work.prompt_set):
+            settings.append(f"workload.prompt_set={json.dumps(str(Path(work.prompt_set).resolve()))}")
+        if any(map(_is_here, work.more_prompt_sets)):
+            more = {
+                str(Path(name).resolve()) if _is_here(name) else name: n for name, n in work.more_prompt_sets.items()
+            }
+            settings.append(f"workload.more_prompt_sets={json.dumps(more)}")
+        if trained is not None and Path(trained).is_dir() and not Path(under_root(trained)).samefile(trained):
+            settings.append(f"drafters_from={json.dumps(str(Path(trained).resolve()))}")
         if self.engine not in (None, campaign.engine):
             settings += [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
         return settings
+
+
+def _is_here(prompts: str) -> bool:
+    """Whether this names a file as seen from the working folder."""
+    return is_file_name(prompts) and Path(prompts).is_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,10 @@ def run(request: Request, lines: Lines) -> Outcome:
         check_target(campaign)
         check_engine(campaign)
     plan = plan_of(campaign, place)
+    if not plan.starts:
+        reasons = "; ".join(f"{point.point}: {point.why}" for point in plan.refused)
+        advice = "train drafters first, or describe them in the campaign file"
+        raise SpecError(f"nothing can be started ({reasons})", where=request.campaign, next_step=advice)
     folder = runs_dir() / campaign.name
     with _terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         with alone(folder):

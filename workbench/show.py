@@ -91,8 +91,9 @@ def _cell(value: object) -> str:
 
 
 def plain(text: str) -> None:
-    """One sentence."""
-    display_html(Markup("<p>{}</p>").format(text), text)
+    """Sentences; nothing where there is none."""
+    if text:
+        display_html(Markup("<p>{}</p>").format(text), text)
 
 
 def note(text: str) -> None:

@@ -100,12 +100,15 @@ class OfflineAcceptance(Frozen):
     """Accept length by number of steps, from a teacher-forced walk without a server.
 
     ``served_as`` names the prompt set of the served runs that used the same prompts, where there is one.
-    ``without_repetitive_by_steps`` leaves out answers that go round in circles (distinct-4 below 0.5).
+    ``without_repetitive_by_steps`` leaves out answers that go round in circles (distinct-4 below 0.5). Intervals are
+    95 % over prompts.
     """
 
     prompt_set: Name
     served_as: str | None = None
     accept_length_by_steps: dict[Positive, float]
+    num_prompts: Count | None = None
+    interval_by_steps: dict[Positive, Range] = Field(default_factory=dict)
     without_repetitive_by_steps: dict[Positive, float] = Field(default_factory=dict)
 
 

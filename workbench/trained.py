@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from workbench.errors import InputError
 from workbench.paths import under_root
-from workbench.spec import Drafter, OfflineAcceptance, Target, Workload
+from workbench.spec import Drafter, OfflineAcceptance, Range, Target, Workload
 
 RECORD, LOG = "training.json", "training_log.jsonl"
 EVALUATED = "evaluated-*.json"
@@ -93,6 +93,9 @@ def filled(drafter: Drafter, target: Target, workloads: Sequence[Workload]) -> D
 
 
 def _facts(record: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    if "drafter" in record:
+        # A run of another trainer, see `workbench.specforge.read`: what is not known of it is not there.
+        return {**record["drafter"], "target": _target(record, target)}
     config, data, seen = record["config"], record["data"], record["seen"]
     held = record.get("held_out") or {}
     return {
@@ -111,9 +114,12 @@ def _facts(record: Mapping[str, Any], target: Target) -> dict[str, Any]:
     }
 
 
-def _target(record: Mapping[str, Any], target: Target) -> str:
+def _target(record: Mapping[str, Any], target: Target) -> str | None:
     """The campaign's own name of its target where the training's folder is called like it."""
-    trained = str(record["data"]["corpus"].get("target") or Path(record["config"]["target"]).name)
+    corpus, folder = record["data"].get("corpus") or {}, record["config"].get("target")
+    trained = corpus.get("target") or (folder and Path(folder).name)
+    if not trained:
+        return None
     served = (target.name, Path(target.model_path or target.name).name)
     return target.name if trained.casefold() in (name.casefold() for name in served) else trained
 
@@ -201,6 +207,10 @@ def _offline(figures: Mapping[str, Any], name: str, served_as: str | None) -> Of
         prompt_set=name,
         served_as=served_as,
         accept_length_by_steps=_by_steps(figures["accept_length"]),
+        num_prompts=figures.get("prompts"),
+        interval_by_steps={
+            int(steps): Range(low=low, high=high) for steps, (low, high) in (figures.get("interval_95") or {}).items()
+        },
         without_repetitive_by_steps=_by_steps(varied),
     )
 

@@ -8,6 +8,8 @@ from workbench.analysis.answers import (
     accepts_nothing,
     offline_against_served,
     offline_agrees,
+    offline_gap,
+    offline_gaps,
     queued,
     training_sizes,
     wrong_flag,
@@ -132,6 +134,22 @@ def test_only_the_same_prompts_steps_and_ending_are_compared() -> None:
     ):
         assert offline_agrees(runs({**served, **apart}), frame(OFFLINE, [walk])) is None
     assert offline_agrees(runs(served), frame(OFFLINE, [{**walk, "served_as": None}])) is None
+
+
+def test_a_gap_over_5_percent_is_a_finding_that_names_drafters_and_causes() -> None:
+    tables = recorded(FIRST)
+    assert offline_gap(tables.runs, tables.offline) is None
+    own = tables.offline["drafter"].isin(["n500", "n8000"]) & (tables.offline["num_steps"] == 3)
+    moved = tables.offline.assign(accept_length=tables.offline["accept_length"].where(~own, 2.0))
+    said = str(offline_gap(tables.runs, moved))
+    # Served 1.39 of 2.00 is 30 % less.
+    assert said.startswith(
+        "Served accept length lies more than 5% off the offline walk for n500 and n8000 (largest: n500, 3 steps, "
+        "mt_bench_first_turn: 1.39 served, 2.00 offline, -30%): before the data suspect the capture layers, "
+        "max_position_embeddings, the chat template"
+    )
+    gaps = offline_gaps(offline_against_served(tables.runs, moved))
+    assert set(gaps["drafter"]) == {"n500", "n8000"} and len(gaps) == 4
 
 
 # --- training sizes ----------------------------------------------------------------------------------------------

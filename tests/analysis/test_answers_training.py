@@ -44,6 +44,7 @@ def fit(**values: object) -> ScalingFit:
             "accept_length": [1.5, 1.7],
             "prompt_set": ["p", "p"],
             "num_steps": [3, 3],
+            "design": [None, None],
             "epochs": [2.0, 2.0],
             "seed": [0, 0],
         }
@@ -157,6 +158,28 @@ def test_beyond_the_intervals_training_matters() -> None:
     better = points["drafter"] == "n24000L"
     moved = points.assign(low=points["low"].mask(better, 2.5), high=points["high"].mask(better, 2.7))
     assert "beyond their intervals: training matters, not only data" in str(same_data(moved, main()))
+
+
+def test_another_seed_is_no_other_training() -> None:
+    points = scaling_points(first_fits())
+    other = points["drafter"] == "n24000L"
+    recipe = points.loc[points["drafter"] == "n24000", "recipe"].iloc[0]
+    alike = points.assign(recipe=points["recipe"].mask(other, recipe))
+    assert same_data(alike, main()) is not None
+    assert same_data(alike.assign(seed=points["seed"].mask(other, 1)), main()) is None
+
+
+def test_break_even_that_measured_points_reach_is_said_also_where_the_curve_is_not_trusted() -> None:
+    reason = "not identified: the points do not follow the curve within their error"
+    reached = f"{reason}; the measured points reach it from 4,000 training samples on"
+    said = curve_sentence(fit(identified=False, reason=reason, data_needed_reason=reached))
+    assert said.endswith("; the measured points reach break-even (2.50) from 4,000 training samples on.")
+
+
+def test_a_design_is_part_of_a_curve_s_name() -> None:
+    told = fit(points=fit().points.assign(design="fixed steps"))
+    assert curve_name(told.points) == "p, 3 steps, fixed steps"
+    assert curve_name(fit().points) == "p, 3 steps"
 
 
 def test_no_other_training_no_sentence() -> None:

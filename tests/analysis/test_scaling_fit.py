@@ -186,6 +186,20 @@ def test_several_seeds_widen_the_interval() -> None:
     assert any(note.startswith("fewer than three seeds at 1,000, 4,000, 16,000") for note in several.notes)
 
 
+def test_a_size_with_one_seed_borrows_the_training_error_of_the_others() -> None:
+    rows = [{"name": f"n{size}-0", "size": size, "length": length} for size, length in EXACT.items()]
+    smallest = min(EXACT)
+    # The seeds of the smallest size lie 0.1 either side of their mean; widened by the square root of 2, 0.14.
+    rows[0]["length"] = EXACT[smallest] - 0.1
+    mixed = fit(drafters([*rows, {"name": "b", "size": smallest, "length": EXACT[smallest] + 0.1, "seed": 1}]))
+    single = fit(curve(EXACT))
+    assert mixed.interval_means == "evaluation and training error, the latter at 2 of 3 sizes taken from the others"
+    # Four doublings from end to end, both ends 0.14 off the wrong way: 0.06 a doubling, and nothing beyond.
+    slack = 2 * 0.1 * 2**0.5 / 4 + (single.per_doubling_high - single.per_doubling_low)
+    assert 0.03 < mixed.per_doubling_high - single.per_doubling < slack
+    assert 0.03 < single.per_doubling - mixed.per_doubling_low < slack
+
+
 def test_one_size_and_seed_twice_is_not_two_seeds() -> None:
     rows = [{"name": f"n{size}", "size": size, "length": length} for size, length in EXACT.items()]
     result = fit(drafters([*rows, {"name": "again", "size": 16000, "length": 3.2}]))

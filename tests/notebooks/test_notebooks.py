@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from workbench import reports, run
+from workbench import reports, run, train
 from workbench.notebook import parameters_of, run_notebook
 from workbench.page import SUMMARY_SUFFIX, PageStatus, Summary
 from workbench.paths import ROOT_ENV
@@ -32,7 +32,9 @@ def code_cells(path: Path) -> list[nbformat.NotebookNode]:
 
 def test_every_notebook_has_its_use_and_every_use_its_notebook() -> None:
     used = {value for name, value in vars(reports).items() if name.isupper() and isinstance(value, str)}
-    used = {name for name in used if re.match(r"\d\d_", name)} | {run.NOTEBOOK.removesuffix(".ipynb")}
+    used = {name for name in used if re.match(r"\d\d_", name)} | {
+        notebook.removesuffix(".ipynb") for notebook in (run.NOTEBOOK, train.NOTEBOOK)
+    }
     assert {path.stem for path in NOTEBOOKS} == used
 
 

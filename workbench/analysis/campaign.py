@@ -10,7 +10,16 @@ from workbench.analysis import answers
 from workbench.analysis.answers import Answer, joined, keep
 from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
 from workbench.analysis.frames import most, records
-from workbench.analysis.scaling import ScalingFit, fit_scaling, scaling_groups, scaling_points_df
+from workbench.analysis.repetition import Varied
+from workbench.analysis.scaling import (
+    ScalingFit,
+    fit_scaling,
+    offline_points_df,
+    point_columns,
+    scaling_groups,
+    scaling_points_df,
+)
+from workbench.analysis.scaling.points import differing
 from workbench.analysis.sound import ServerKey, certain_faults, flagged_servers, sound_rows, wrong_flags
 from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
 from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
@@ -205,6 +214,46 @@ def _own_level(group: pd.DataFrame, costs: pd.DataFrame) -> tuple[float | None, 
     return float(own["break_even"].median()), (float(own["break_even_low"].min()), float(own["break_even_high"].max()))
 
 
+def offline_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
+    """Points and fits from walks without a server: of all drafters that were evaluated, served or not."""
+    targets = {name: info.target for name, info in tables.campaigns.items()}
+    points = offline_points_df(tables.drafters, tables.offline, targets, point_columns(tables.runs))
+    shared = answers.shared_level(costs)
+    level, ends = (shared.value, (shared.low, shared.high)) if shared else (None, None)
+    return {
+        name: (group, fit_scaling(group, break_even=level, break_even_interval=ends))
+        for name, group in scaling_groups(points)
+    }
+
+
+def _offline_sentence(tables: Tables, costs: pd.DataFrame, main: ScalingFit) -> str | None:
+    """The curve of the walks where it stands on more drafters than the served one."""
+    fits = [fit for _, fit in offline_fits(tables, costs).values() if fit.num_sizes > 1]
+    largest = max(fits, key=lambda fit: fit.num_points, default=None)
+    if largest is None or largest.num_points <= main.num_points:
+        return None
+    return f"Offline, over {count(largest.num_points, 'drafter')}: {answers.curve_sentence(largest)}"
+
+
+def varied_fits(varied: Varied | None, costs: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
+    """The same without the prompts that are answered by repetition; break-even stays that of all prompts."""
+    return {} if varied is None else scaling_fits(varied.tables, costs)
+
+
+def repetition_sentence(fits: Fits, varied: Varied | None, costs: pd.DataFrame) -> str | None:
+    """What the first curve becomes without answers that repeat themselves; ``None`` where there is no curve."""
+    main = next((fit for _, fit in fits.values() if fit.num_sizes > 1), None)
+    if main is None:
+        return None
+    return answers.repetition(main, same_curve(varied_fits(varied, costs), main), varied)
+
+
+def same_curve(fits: Fits, curve: ScalingFit) -> ScalingFit | None:
+    """The fit of the same group in other fits; ``None`` where they have no such group."""
+    found = (fit for _, fit in fits.values() if len(fit.points))
+    return next((fit for fit in found if not differing(pd.concat([fit.points, curve.points]))), None)
+
+
 def scaling_points(fits: Fits) -> pd.DataFrame:
     """All points of the groups, one row each."""
     return pd.concat([group for group, _ in fits.values()]) if fits else pd.DataFrame()
@@ -221,15 +270,20 @@ def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
         sentence = joined(lone) or "No drafter of this campaign states its training size: there is no curve."
         return Answer(sentence, keep(answers.break_even(costs)), keep(before), headline(costs))
     main = curves[0]
+    gap = answers.offline_gap(tables.runs, tables.offline)
     points = keep(
+        gap or answers.offline_agrees(tables.runs, tables.offline),
+        answers.dominates(scaling_points(fits), main),
+        _offline_sentence(tables, costs, main),
         *answers.other_curves(curves),
         *answers.curve_notes(curves),
         answers.same_data(scaling_points(fits), main),
-        answers.offline_agrees(tables.runs, tables.offline),
         *lone,
     )
     actions = keep(before, answers.next_training(main))
-    return Answer(joined([answers.curve_sentence(main)]), points, actions, headline(costs))
+    needed = {} if main.data_needed is None else {"size at break-even": f"{main.data_needed:,.0f}"}
+    said = {"gain per doubling": answers.gain_words(main), **needed, **headline(costs)}
+    return Answer(joined([answers.curve_sentence(main)]), points, actions, said)
 
 
 def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:

@@ -7,6 +7,8 @@ from workbench.plot.draft_tokens import (
     plot_accept_rate_vs_draft_tokens,
     plot_throughput_vs_draft_tokens,
 )
+from workbench.plot.learning import plot_learning
+from workbench.plot.repetition import plot_repetition
 from workbench.plot.rows import plot_break_even, plot_speedup
 from workbench.plot.scaling import plot_accept_length_vs_data
 from workbench.plot.step_time import plot_step_time
@@ -18,6 +20,8 @@ __all__ = [
     "plot_accept_length_vs_draft_tokens",
     "plot_accept_rate_vs_draft_tokens",
     "plot_break_even",
+    "plot_learning",
+    "plot_repetition",
     "plot_speedup",
     "plot_spread",
     "plot_step_time",

@@ -30,7 +30,7 @@ from workbench.plot.marks import (
 from workbench.theme.style import ROLES, safe_label, themed
 
 ACCEPT_LENGTH = "accept length\n(tokens per verify step)"
-_MEASURED_ALIKE = [name for name in GROUP if name not in ("recipe", "data_mix")]
+_MEASURED_ALIKE = [name for name in GROUP if name not in ("recipe", "design", "data_mix")]
 _SIZE_LABELS = {
     "training_samples": "training samples (log scale)",
     "response_tokens": "response tokens trained on (log scale)",
@@ -58,7 +58,7 @@ def plot_accept_length_vs_data(
     if shown.empty and published.empty:
         return nothing_to_draw(ax, "No drafter has both a training size and an accept length.")
     ends = [*shown[x], *published[x], *(fit.band["x"] if fit is not None else [])]
-    _size_axis(ax, x, min(ends), max(ends))
+    size_axis(ax, x, min(ends), max(ends))
     handles = _draw_fit(ax, fit) if fit is not None and len(fit.band) else []
     _draw_measured(ax, shown.assign(colour=_colours(shown, fit)), x)
     _draw_measured(ax, published.assign(colour=ROLES["published"], origin="published"), x)
@@ -74,7 +74,7 @@ def plot_accept_length_vs_data(
     notes_below(ax, *_notes(points, shown, x, fit), apart, published_note)
     label_right(ax, levels)
     bars = shown.dropna(subset=["low", "high"])
-    names = [Label(row[x], row["accept_length"], _point_name(row)) for row in _one_a_drafter(shown, x)]
+    names = [Label(row[x], row["accept_length"], _point_name(row)) for row in _named(shown, fit, x)]
     label_points(ax, names, list(zip(column(bars, x), bars["low"], bars["high"], strict=True)))
     return ax
 
@@ -109,9 +109,17 @@ def _colours(shown: pd.DataFrame, fit: ScalingFit | None) -> list[str]:
     return [ROLES["speculative"] if run_ids in fitted else ROLES["published"] for run_ids in shown["run_ids"]]
 
 
-def _one_a_drafter(shown: pd.DataFrame, x: str) -> list[dict[Any, Any]]:
-    """The rows to label: of several points of one drafter and size the highest."""
-    return shown.sort_values("accept_length", ascending=False).drop_duplicates(["drafter", x]).to_dict("records")
+def _named(shown: pd.DataFrame, fit: ScalingFit | None, x: str) -> list[dict[Any, Any]]:
+    """The rows to label: of several points of one drafter and size the highest.
+
+    In a study sizes and seeds tell the fitted drafters, and the design the others, one label a size.
+    """
+    highest = shown.sort_values("accept_length", ascending=False).drop_duplicates(["drafter", x])
+    if fit is None or shown["design"].isna().all():
+        return highest.to_dict("records")
+    others = highest[pd.Series(_colours(highest, fit), index=highest.index) == ROLES["published"]]
+    told = others["design"].fillna(others["drafter"])
+    return others.assign(drafter=told).drop_duplicates(["drafter", x]).to_dict("records")
 
 
 def _point_name(row: Mapping[Any, Any]) -> str:
@@ -161,7 +169,7 @@ def _draw_fit(ax: Axes, fit: ScalingFit) -> list[Artist]:
     ]
 
 
-def _size_axis(ax: Axes, x: str, low: float, high: float) -> None:
+def size_axis(ax: Axes, x: str, low: float, high: float) -> None:
     """A log axis that shows at least a decade and a half, with ticks that read as counts."""
     margin = max((30 / (high / low)) ** 0.5, 1.5)
     ax.set_xscale("log")

@@ -123,6 +123,24 @@ def _facts(part: _Part) -> StartupFacts:
     return StartupFacts() if part.log is None else part.log.facts
 
 
+def _offline_rows(campaign: str, drafter: Drafter) -> Iterator[dict[str, object]]:
+    for walk in drafter.offline:
+        for steps, length in walk.accept_length_by_steps.items():
+            ends = walk.interval_by_steps.get(steps)
+            yield {
+                "campaign": campaign,
+                "drafter": drafter.name,
+                "prompt_set": walk.prompt_set,
+                "served_as": walk.served_as,
+                "num_steps": steps,
+                "accept_length": length,
+                "low": ends and ends.low,
+                "high": ends and ends.high,
+                "num_prompts": walk.num_prompts,
+                "without_repetitive": walk.without_repetitive_by_steps.get(steps),
+            }
+
+
 class _Reader:
     """Parts gathered over campaigns; each log file is read once, whatever the number of runs in it."""
 
@@ -175,23 +193,13 @@ class _Reader:
                             "draft_vocab_size",
                             "data_mix",
                             "recipe",
+                            "design",
                             "notes",
                         }
                     ),
                 }
             )
-            self.offline += [
-                {
-                    "campaign": campaign.info.name,
-                    "drafter": drafter.name,
-                    "prompt_set": offline.prompt_set,
-                    "served_as": offline.served_as,
-                    "num_steps": steps,
-                    "accept_length": length,
-                }
-                for offline in drafter.offline
-                for steps, length in offline.accept_length_by_steps.items()
-            ]
+            self.offline += _offline_rows(campaign.info.name, drafter)
 
     def _requests(self, campaign: Campaign, run: RunFolder) -> list[dict[str, object]]:
         try:

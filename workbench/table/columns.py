@@ -68,6 +68,7 @@ RUNS: tuple[Column, ...] = (
     Column("epochs", "float", "", "passes over the training data", _DRAFT),
     Column("data_mix", "str", "", "what the training data is", _DRAFT),
     Column("recipe", "str", "", "training recipe", _DRAFT),
+    Column("design", "str", "", "what all sizes of a study share: fixed epochs, fixed steps or fixed time", _DRAFT),
     Column("seed", "int", "", "training seed", _DRAFT),
     Column("draft_vocab_size", "int", "tokens", "tokens that the drafter can propose", _DRAFT),
     Column("speculative_algorithm", "str", "", "as asked", _SPEC),
@@ -184,6 +185,7 @@ DRAFTERS: tuple[Column, ...] = (
     Column("draft_vocab_size", "int", "tokens", "tokens that the drafter can propose", _DRAFT),
     Column("data_mix", "str", "", "what the training data is", _DRAFT),
     Column("recipe", "str", "", "training recipe", _DRAFT),
+    Column("design", "str", "", "what all sizes of a study share: fixed epochs, fixed steps or fixed time", _DRAFT),
     Column("notes", "str", "", "anything else known", _DRAFT),
 )
 
@@ -194,6 +196,10 @@ OFFLINE: tuple[Column, ...] = (
     Column("served_as", "str", "", "prompt set of served runs with the same prompts", _DRAFT),
     Column("num_steps", "int", "", "draft steps", _DRAFT),
     Column("accept_length", "float", "tokens/step", "teacher-forced walk, no server", _DRAFT),
+    Column("low", "float", "tokens/step", "its 95 % interval over prompts, low end", _DRAFT),
+    Column("high", "float", "tokens/step", "its 95 % interval over prompts, high end", _DRAFT),
+    Column("num_prompts", "int", "prompts", "prompts walked", _DRAFT),
+    Column("without_repetitive", "float", "tokens/step", "the same without answers that repeat themselves", _DRAFT),
 )
 
 SETTINGS: tuple[Column, ...] = (

@@ -135,6 +135,7 @@ def _training(drafter: Drafter | None) -> Row:
         "epochs": drafter.epochs,
         "data_mix": drafter.data_mix,
         "recipe": drafter.recipe,
+        "design": drafter.design,
         "seed": drafter.seed,
         "draft_vocab_size": drafter.draft_vocab_size,
     }

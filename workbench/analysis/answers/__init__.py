@@ -13,10 +13,13 @@ from workbench.analysis.answers.break_even import (
 )
 from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, serve_on_a_gpu, step_time
 from workbench.analysis.answers.common import all_on_cpu, at_lowest, break_even_span, real_runs
+from workbench.analysis.answers.dominant import dominates, gain_words, repetition
 from workbench.analysis.answers.drafters import (
     accepts_nothing,
     offline_against_served,
     offline_agrees,
+    offline_gap,
+    offline_gaps,
     queued,
     wrong_flag,
 )
@@ -52,10 +55,12 @@ __all__ = [
     "curve_name",
     "curve_notes",
     "curve_sentence",
+    "dominates",
     "drift",
     "energy",
     "fixed_cost",
     "forced_break_even",
+    "gain_words",
     "graphs_control",
     "graphs_off",
     "joined",
@@ -67,12 +72,15 @@ __all__ = [
     "next_training",
     "offline_against_served",
     "offline_agrees",
+    "offline_gap",
+    "offline_gaps",
     "on_cpu",
     "other_curves",
     "pays",
     "queued",
     "rate_misleads",
     "real_runs",
+    "repetition",
     "same_data",
     "same_points",
     "serve_on_a_gpu",

@@ -10,6 +10,7 @@ from workbench.analysis.wording import count, few, span
 
 NOTHING = 1.05  # an accept length below this means that no draft is accepted
 AGREE = 0.1  # accept lengths are read to about one tenth
+GAP = 0.05  # served accept length that is further off the offline one is a finding
 _SPEC_CAP = 48
 
 
@@ -72,6 +73,30 @@ def offline_agrees(runs: pd.DataFrame, offline: pd.DataFrame) -> str | None:
         f"Offline and served accept length {head} over {count(len(pairs), 'pair')}{middle} (largest: "
         f"{worst['drafter']}, {count(int(worst['num_steps']), 'step')}, {worst['prompt_set']})."
     )
+
+
+def offline_gap(runs: pd.DataFrame, offline: pd.DataFrame) -> str | None:
+    """Drafters whose served accept length lies off the offline walk by more than prompts explain, and what to suspect.
+
+    The walk shares weights and prompts with the server, and neither its capture layers nor its arithmetic.
+    """
+    pairs = offline_gaps(offline_against_served(runs, offline))
+    if pairs.empty:
+        return None
+    worst = most(pairs.assign(size=pairs["gap"].abs()), "size")
+    names = few(dict.fromkeys(map(str, pairs["drafter"])))
+    return (
+        f"Served accept length lies more than {GAP:.0%} off the offline walk for {names} (largest: {worst['drafter']}, "
+        f"{count(int(worst['num_steps']), 'step')}, {worst['prompt_set']}: {worst['served']:.2f} served, "
+        f"{worst['offline']:.2f} offline, {worst['gap']:+.0%}): before the data suspect the capture layers, "
+        "max_position_embeddings, the chat template and the precision."
+    )
+
+
+def offline_gaps(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `offline_against_served` that lie apart by more than `GAP`, with the ``gap`` as a share."""
+    gap = pairs["served"] / pairs["offline"] - 1
+    return pairs.assign(gap=gap)[gap.abs() > GAP].reset_index(drop=True)
 
 
 def offline_against_served(runs: pd.DataFrame, offline: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from workbench.analysis.frames import Row, least, most
 from workbench.analysis.scaling import ScalingFit
 from workbench.analysis.wording import capital, count, signed, span
 
+_REACHED = "the measured points reach it from "
 _SIZE = {"training_samples": "training samples", "response_tokens": "response tokens"}
 
 
@@ -67,6 +68,9 @@ def _needed(fit: ScalingFit) -> str:
         return f"{level} would take about {fit.data_needed:,.0f} (95 % {ends})"
     if fit.identified and fit.data_needed_reason.startswith("beyond"):
         return f"{level} lies beyond {fit.trusted_max:,.0f}, 4x the largest size"
+    reached = fit.data_needed_reason.rpartition(_REACHED)[2] if _REACHED in fit.data_needed_reason else None
+    if reached is not None:
+        return f"the measured points reach {level} from {reached}"
     if fit.reason:
         return f"how much would reach {level} is not identified"
     return f"no amount is known to reach {level}"
@@ -102,7 +106,8 @@ def curve_name(points: pd.DataFrame) -> str:
     first = points.iloc[0]
     prompts = "prompts not stated" if pd.isna(first["prompt_set"]) else str(first["prompt_set"])
     steps = "steps not stated" if pd.isna(first["num_steps"]) else count(int(first["num_steps"]), "step")
-    return f"{prompts}, {steps}"
+    design = "" if pd.isna(first["design"]) else f", {first['design']}"
+    return f"{prompts}, {steps}{design}"
 
 
 def same_data(points: pd.DataFrame, fit: ScalingFit) -> str | None:
@@ -113,6 +118,7 @@ def same_data(points: pd.DataFrame, fit: ScalingFit) -> str | None:
         & (points["drafter"] != largest["drafter"])
         & points["accept_length"].notna()
         & (points["fit_note"] == "")
+        & ~_another_seed(points, largest)
     ]
     for name in ("target", "prompt_set", "num_steps", "eagle_topk", "ignore_eos", "temperature"):
         alike = alike[(alike[name] == largest[name]).fillna(False).astype(bool)] if largest[name] is not None else alike
@@ -124,6 +130,14 @@ def same_data(points: pd.DataFrame, fit: ScalingFit) -> str | None:
         f"{other['accept_length']:.2f} against {largest['accept_length']:.2f} ({curve_name(fit.points)})"
         f"{_within(largest, other)}."
     )
+
+
+def _another_seed(points: pd.DataFrame, largest: Row) -> pd.Series:
+    """Drafters that differ from this one by their seed alone."""
+    if largest["recipe"] is None or largest["seed"] is None:
+        return pd.Series(False, index=points.index)
+    same: pd.Series = (points["recipe"] == largest["recipe"]) & (points["seed"] != largest["seed"])
+    return same.fillna(False).astype(bool)
 
 
 def _within(one: Row, two: Row) -> str:

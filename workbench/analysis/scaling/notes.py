@@ -113,13 +113,14 @@ def misfit(points: pd.DataFrame, x: str, y: Floats, fitted: Floats, form: str) -
     if len(residuals) < 20:
         return ()
     lows, highs = np.nanpercentile(residuals[1:], [tail, 100 - tail], axis=0)
+    level = f"{100 - 2 * tail:.0f}" if tail > 0.25 else f"{100 - 2 * tail:.1f}"
     notes = []
     for row, residual, low, high in zip(points.itertuples(), residuals[0], lows, highs, strict=True):
         if (low > 0 or high < 0) and abs(residual) > _VISIBLE:
             side = "above" if residual > 0 else "below"
             notes.append(
                 f"{row.drafter} ({number(getattr(row, x))} {SIZE_WORDS[x]}) lies {abs(residual):.2f} {side} the {form} "
-                f"curve ({100 - 2 * tail:.0f} % {signed(low, 3)} to {signed(high, 3)}): more than its error"
+                f"curve ({level} % {signed(low, 3)} to {signed(high, 3)}): more than its error"
             )
     return tuple(notes)
 

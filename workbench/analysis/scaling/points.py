@@ -12,6 +12,7 @@ from workbench.analysis.frames import Floats, Row, interval, known, records, res
 GROUP = (
     "target",
     "recipe",
+    "design",
     "data_mix",
     "prompt_set",
     "num_steps",
@@ -67,8 +68,13 @@ def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int
             lowest = min(_concurrency(run) for run in counted)
             rows.append(_pooled_row([run for run in counted if _concurrency(run) == lowest], sums, n_boot, seed))
         rows.extend(_noted_row(run) for run in same if _key(run) not in sums)
-    points = typed(rows, {name: str(runs[name].dtype) for name in _SHARED} | _OWN)
+    points = typed(rows, point_columns(runs))
     return points.sort_values(["training_samples", "response_tokens", "drafter"], kind="stable", ignore_index=True)
+
+
+def point_columns(runs: pd.DataFrame) -> dict[str, str]:
+    """Names and types of the points' columns."""
+    return {name: str(runs[name].dtype) for name in _SHARED} | _OWN
 
 
 def prompt_sums(requests: pd.DataFrame) -> PromptSums:
@@ -136,7 +142,7 @@ def _said(name: str, value: object) -> str:
     word = {"num_steps": "steps", "eagle_topk": "topk", "ignore_eos": "ignore_eos"}.get(name, name.replace("_", " "))
     if not known(value):
         return f"{word} not stated"
-    if name in ("target", "recipe", "data_mix", "prompt_set"):
+    if name in ("target", "recipe", "design", "data_mix", "prompt_set"):
         return str(value)
     return f"{word} {'on' if value else 'off'}" if name == "ignore_eos" else f"{word} {value}"
 
@@ -162,7 +168,7 @@ def _pooled_row(runs: Sequence[Row], sums: PromptSums, n_boot: int, seed: int) -
         "interval": "95 % over prompts" if prompts > 1 else "",
         "n": prompts,
         "num_verify_steps": round(own["steps"].sum()),
-        "fit_note": _fit_note(runs[0]),
+        "fit_note": fit_note(runs[0]),
     }
 
 
@@ -173,11 +179,12 @@ def _noted_row(run: Row) -> Row:
         "low": run["accept_length_low"] if ranged else None,
         "high": run["accept_length_high"] if ranged else None,
         "interval": "range in the source" if ranged else "",
-        "fit_note": _fit_note(run) if known(run["accept_length"]) else "accept length not measured",
+        "fit_note": fit_note(run) if known(run["accept_length"]) else "accept length not measured",
     }
 
 
-def _fit_note(run: Row) -> str:
+def fit_note(run: Row) -> str:
+    """Why a point belongs to no fit; empty if it may."""
     if not same_where_known(run["drafter_target"], run["target"]):
         return f"made for {run['drafter_target']}, served on {run['target']}"
     if not known(run["training_samples"]) and not known(run["response_tokens"]):

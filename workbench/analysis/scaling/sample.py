@@ -41,7 +41,8 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
     """Resample the seeds where a size has several, then the prompts, the same ones for every point.
 
     The weight of a point is 1 / the variance of its accept length over the prompts; without requests, or where that
-    variance is zero, all points weigh the same.
+    variance is zero, all points weigh the same. Without requests, but with several seeds at every size, only the seeds
+    are drawn.
     """
     y = usable["accept_length"].to_numpy(dtype=np.float64)[None, :]
     weights = np.ones_like(y)
@@ -51,9 +52,13 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
         variance = np.nanvar(resampled, axis=0)
         if (variance > 0).all():
             weights = 1 / variance[None, :]
-        picks, means = _resampled_seeds(usable, x, n_boot, seed)
-        y = np.vstack([y, np.take_along_axis(resampled, picks, axis=1)])
+        picks, added, means = _resampled_seeds(usable, x, n_boot, seed)
+        y = np.vstack([y, np.take_along_axis(resampled, picks, axis=1) + added])
         weights = np.vstack([weights, weights[0][picks]])
+    elif all(len(same["seed"].dropna().unique()) > 1 for _, same in usable.groupby(x)):
+        picks, _, _ = _resampled_seeds(usable, x, n_boot, seed)
+        y, means = np.vstack([y, y[0][picks]]), "training error only"
+        weights = np.ones_like(y)
     steps = usable["num_steps"].iloc[0]
     ceiling = float("nan") if pd.isna(steps) else float(steps) + 1
     return Sample(usable, x, usable[x].to_numpy(dtype=np.float64), y, weights, ceiling, means)
@@ -71,19 +76,32 @@ def _resampled_points(usable: pd.DataFrame, requests: pd.DataFrame | None, n_boo
     return resample_prompts(sums, keys, n_boot, seed)
 
 
-def _resampled_seeds(usable: pd.DataFrame, x: str, n_boot: int, seed: int) -> tuple[np.ndarray, str]:
-    """Which point stands in for each point: one of the same size, drawn anew where that size has several seeds."""
+def _resampled_seeds(usable: pd.DataFrame, x: str, n_boot: int, seed: int) -> tuple[np.ndarray, Floats, str]:
+    """Which point stands in for each point, what is added to it, and what an interval then means.
+
+    Where a size has several seeds, one of its points is drawn anew. Where it has one, a deviation of a seed from the
+    mean of its size is drawn from the sizes that have several, if there are any: one seed is no training without error.
+    """
     picks = np.tile(np.arange(len(usable)), (n_boot, 1))
+    added = np.zeros((n_boot, len(usable)))
     rng = np.random.default_rng([seed, 1])
-    several, sizes = 0, 0
-    for _, same in usable.groupby(x):
-        sizes += 1
-        if len(same["seed"].dropna().unique()) > 1:
-            several += 1
-            places = same.index.to_numpy()
-            picks[:, places] = rng.choice(places, size=(n_boot, len(places)))
-    if several == 0:
-        return picks, "evaluation error only"
-    if several == sizes:
-        return picks, "evaluation and training error"
-    return picks, f"evaluation error, with training error at {several} of {sizes} sizes only"
+    places = [same.index.to_numpy() for _, same in usable.groupby(x)]
+    several = [own for own in places if len(usable.loc[own, "seed"].dropna().unique()) > 1]
+    for own in several:
+        picks[:, own] = rng.choice(own, size=(n_boot, len(own)))
+    if not several:
+        return picks, added, "evaluation error only"
+    if len(several) == len(places):
+        return picks, added, "evaluation and training error"
+    deviations = np.concatenate([_deviations(usable.loc[own, "accept_length"]) for own in several])
+    for own in places:
+        if not any(own is other for other in several):
+            added[:, own] = rng.choice(deviations, size=(n_boot, 1))
+    borrowed = f"{len(places) - len(several)} of {len(places)}"
+    return picks, added, f"evaluation and training error, the latter at {borrowed} sizes taken from the others"
+
+
+def _deviations(lengths: pd.Series) -> Floats:
+    """How far the seeds of a size lie from their mean, widened because the mean is their own."""
+    values = lengths.to_numpy(dtype=np.float64)
+    return np.asarray((values - values.mean()) * np.sqrt(len(values) / (len(values) - 1)), dtype=np.float64)

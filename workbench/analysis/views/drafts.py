@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from workbench.analysis.acceptance import accept_length_df, shorter_chains_df
-from workbench.analysis.answers import curve_name, offline_against_served
+from workbench.analysis.answers import curve_name, offline_against_served, offline_gaps
 from workbench.analysis.answers.common import real_runs
 from workbench.analysis.campaign import Fits, scaling_points
 from workbench.analysis.cost import required_acceptance
@@ -170,10 +170,27 @@ def drafters_view(drafters: pd.DataFrame) -> pd.DataFrame:
         "seed": "seed",
         "draft_vocab_size": "draft vocabulary",
         "recipe": "recipe",
+        "design": "design",
         "data_mix": "data",
         "notes": "notes",
     }
     return renamed(drafters, names)
+
+
+def offline_gaps_view(tables: Tables) -> pd.DataFrame:
+    """The pairs of `offline_view` that lie too far apart to be chance."""
+    gaps = offline_gaps(offline_against_served(tables.runs, tables.offline))
+    gaps["gap"] = texts([f"{gap:+.0%}" for gap in gaps["gap"]], gaps.index)
+    names = {
+        "drafter": "drafter",
+        "prompt_set": "prompts",
+        "num_steps": "steps",
+        "served": "served",
+        "offline": "offline",
+        "gap": "gap",
+        "run_id": "served by",
+    }
+    return renamed(gaps, names)
 
 
 def offline_view(tables: Tables) -> pd.DataFrame:
