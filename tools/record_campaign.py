@@ -37,7 +37,7 @@ def main() -> None:
         shutil.rmtree(target)
     for name in ("campaign.json", "drafters.json"):
         _copy_text(source / name, target / name, hidden)
-    titled = {"title": asked.title} if asked.title else {}
+    titled = {key: value for key in ("title", "machine") if (value := getattr(asked, key))}
     _change(target / "campaign.json", name=target.name, source=asked.source, **titled)
     for check in sorted((source / "_checks").glob("*.json")):
         _copy_text(check, target / "_checks" / check.name, hidden)

@@ -91,7 +91,7 @@ def test_what_a_draft_token_costs_between_shapes_that_differ_in_nothing_else() -
         }
     )
     assert experts_words(found) == (
-        "At 1 at once, 3 steps and topk 4, 16 draft tokens instead of 5 make the cycle 11.5 ms instead of 6.0, "
+        "At concurrency 1, 3 steps and topk 4, 16 draft tokens instead of 5 make the cycle 11.5 ms instead of 6.0, "
         "0.50 ms a token, where 110 experts are reached instead of 38."
     )
     assert list(experts_view(found)["run"]) == ["a", "chain", "b"]

@@ -43,12 +43,22 @@ def test_break_even_by_the_fit_is_the_fitted_time_over_a_plain_step() -> None:
 
 
 def test_chains_cannot_tell_a_step_from_its_draft_token() -> None:
-    # Steps 1, 2, 3 at 1, 2, 4 ms: slope 1.5, intercept -2/3; residuals 1/6, -1/3, 1/6, so s^2 = 1/6, s.e. sqrt(1/12).
-    row = step_time_fit(cost_rows(shape(1, 2, 1.0), shape(2, 3, 2.0), shape(3, 4, 4.0))).fits.iloc[0]
+    # Steps 1, 2, 3 at 1, 2, 3.2 ms: slope 1.1, intercept -2/15; residuals 1/30, -1/15, 1/30, so s^2 = 1/150 and the
+    # s.e. of the slope sqrt(1/300).
+    row = step_time_fit(cost_rows(shape(1, 2, 1.0), shape(2, 3, 2.0), shape(3, 4, 3.2))).fits.iloc[0]
     assert row["form"] == CHAINS
-    assert (row["a"], row["b"]) == pytest.approx((-2 / 3, 1.5))
-    assert row["b_high"] - row["b"] == pytest.approx(12.7062 * 0.288675, abs=1e-3)
+    assert (row["a"], row["b"]) == pytest.approx((-2 / 15, 1.1))
+    assert row["b_high"] - row["b"] == pytest.approx(12.7062 * 0.0577350, abs=1e-3)
     assert pd.isna(row["c"])
+
+
+def test_intervals_wider_than_the_cycle_identify_nothing() -> None:
+    # As before with 4 ms at 3 steps: the half width of b is 12.7062 sqrt(1/12) = 3.67 ms a step, over two steps more
+    # than the mean cycle of 2.33 ms.
+    fit = step_time_fit(cost_rows(shape(1, 2, 1.0), shape(2, 3, 2.0), shape(3, 4, 4.0)))
+    row = fit.fits.iloc[0]
+    assert not row["identified"] and row["reason"].startswith("not identified: an interval is wider than the cycle")
+    assert pd.isna(row["b"]) and fit.points["fitted_ms"].isna().all()
 
 
 def test_trees_of_one_depth_tell_the_draft_tokens_alone() -> None:

@@ -134,7 +134,11 @@ def _fit(same: pd.DataFrame) -> tuple[Row, Floats]:
         return counts | {"identified": False, "reason": reason}, np.full(len(same), np.nan)
     terms = _TERMS[form]
     matrix = np.column_stack([_term(same, name) for name in terms])
-    values, margins, fitted, deviation = _least_squares(matrix, same["t_cycle_ms"].to_numpy(dtype=np.float64))
+    measured = same["t_cycle_ms"].to_numpy(dtype=np.float64)
+    values, margins, fitted, deviation = _least_squares(matrix, measured)
+    if (margins * np.ptp(matrix, axis=0)).max() > measured.mean():
+        reason = "not identified: an interval is wider than the cycle itself over the shapes measured; measure more"
+        return counts | {"identified": False, "reason": reason}, np.full(len(same), np.nan)
     parameters: Row = {}
     for name, value, margin in zip(terms, values, margins, strict=True):
         parameters |= {name: value, f"{name}_low": value - margin, f"{name}_high": value + margin}

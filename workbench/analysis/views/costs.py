@@ -82,7 +82,7 @@ def experts_words(found: pd.DataFrame) -> str:
             continue
         grown = last["t_cycle_ms"] - first["t_cycle_ms"]
         said.append(
-            f"At {load} at once, {steps} steps and topk {topk}, {last['num_draft_tokens']} draft tokens instead of "
+            f"At concurrency {load}, {steps} steps and topk {topk}, {last['num_draft_tokens']} draft tokens instead of "
             f"{first['num_draft_tokens']} make the cycle {last['t_cycle_ms']:.1f} ms instead of "
             f"{first['t_cycle_ms']:.1f}, {grown / more:.2f} ms a token, where {last['experts']:.0f} experts are "
             f"reached instead of {first['experts']:.0f}."
