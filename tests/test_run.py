@@ -129,6 +129,8 @@ def test_the_notebook_takes_what_the_command_line_gives(
     }
     assert check_parameters(root / "notebooks" / run_module.NOTEBOOK, given) == given
     assert Request("small", engine="reference").parameters()["settings"] == []
+    packed = Request("small", ("places=2",), places=4, interference=True)
+    assert packed.parameters()["settings"] == ["places=2", "places=4", "interference=true"]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,8 @@ def test_the_notebook_takes_what_the_command_line_gives(
         (("small", "--attach", "http://127.0.0.1:9"), 6, "no healthy server answers there"),
         (("small", "--attach", "http://127.0.0.1:9", "--log", "absent.log"), 3, "no such log"),
         (("small", "--log", "absent.log"), 2, "give --attach URL"),
+        (("small", "--attach", "http://127.0.0.1:9", "--places", "2"), 2, "is one place"),
+        (("small", "--interference"), 2, "there are no neighbours"),
         (("small", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the reference engine"),
         (("small", "--engine", "sglang", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the sglang"),
         (
@@ -175,6 +179,18 @@ def test_a_dry_run_of_an_attached_server(root: Path, capsys: pytest.CaptureFixtu
         assert main(["run", "small", "--attach", url, "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert out == f"1. attached-baseline  (concurrency 1), the server at {url}; nothing is started\n"
+
+
+def test_a_dry_run_says_what_is_measured_alone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "small", "--places", "2", "--interference", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    shown = re.findall(r"^\d\. .*$", out, re.M)
+    assert shown == [
+        "1. baseline-default  (concurrency 1, alone)",
+        "2. eagle3-d-s3-k1-n4-alone  (concurrency 1, alone)",
+        "3. eagle3-d-s3-k1-n4  (concurrency 1)",
+        "4. baseline-default-again  (concurrency 1, alone)",
+    ]
 
 
 def test_lines_of_another_process_are_passed_on(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

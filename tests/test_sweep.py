@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import SpecError
-from workbench.sweep import CampaignSpec, Plan, expand, find_campaign, parse_campaign, read_campaign_file
+from workbench.sweep import CampaignSpec, Plan, expand, find_campaign, parse_campaign, read_campaign_file, with_control
 
 CAMPAIGNS = Path(__file__).parents[1] / "data" / "campaigns"
 SMALL = """
@@ -40,6 +40,30 @@ def test_a_baseline_stands_before_and_after_the_candidates() -> None:
     planned = plan()
     assert servers(planned) == ["baseline-default", "eagle3-d-s3-k1-n4", "baseline-default-again"]
     assert [start.role for start in planned.starts] == ["baseline", "speculative", "baseline"]
+
+
+def test_baselines_and_what_is_named_are_measured_alone() -> None:
+    planned = plan(sweep=[{"speculative_num_steps": [2, 3]}], places=2, alone="eagle3-d-s3*")
+    assert [start.alone for start in planned.starts] == [True, False, True, True]
+    # Nor do neighbours make another run of it.
+    assert [start.runs for start in planned.starts] == [
+        start.runs for start in plan(sweep=[{"speculative_num_steps": [2, 3]}]).starts
+    ]
+
+
+def test_with_interference_a_start_comes_twice() -> None:
+    sweep = [{"speculative_num_steps": [2, 3], "max_concurrency": [1, 8]}]
+    planned = with_control(plan(sweep=sweep, places=2, alone="eagle3-d-s2*", interference=True))
+    assert servers(planned)[1:4] == ["eagle3-d-s2-k1-n3", "eagle3-d-s3-k1-n4-alone", "eagle3-d-s3-k1-n4"]
+    control, twin = planned.starts[2:4]
+    assert (control.alone, twin.alone) == (True, False)
+    assert [run.run_id for run in control.runs] == [run.run_id.replace("k1-n4-", "k1-n4-alone-") for run in twin.runs]
+    assert {run.server_id for run in control.runs} == {"eagle3-d-s3-k1-n4-alone"}
+    assert [run.content_hash() for run in control.runs] == [run.content_hash() for run in twin.runs]
+    unasked = plan(sweep=sweep, places=2)
+    assert with_control(unasked) == unasked
+    with pytest.raises(SpecError, match="set places to 2 or more"):
+        plan(interference=True)
 
 
 def test_loads_share_a_start() -> None:

@@ -72,6 +72,37 @@ def test_on_a_terminal_one_line_stands_until_the_next(monkeypatch: pytest.Monkey
     assert stream.getvalue() == f"{clear}1 of 10 {clear}2 \ufffd{clear}done\nall\n"
 
 
+def test_on_a_terminal_each_place_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 4)))
+    lines = terminal.Lines()
+    one, all_of_two = "\r\x1b[K", "\x1b[1A\r\x1b[J"
+    lines.overwrite("10:00:00~ 10| a: 1 of 4")
+    lines.overwrite("10:00:01~ 2| b: 1 of 4")
+    assert stream.getvalue() == f"{one}10:00:00~ 10| a: 1 of 4{one}10:00:01~ 2| b: 1 of 4\n10:00:00~ 10| a: 1 of 4"
+    stream.truncate(0)
+    # What stays goes above; of its own place nothing stands any more.
+    lines.say("10:00:02  2| b: ok")
+    assert stream.getvalue().lstrip("\0") == f"{all_of_two}10:00:02  2| b: ok\n10:00:00~ 10| a: 1 of 4"
+    lines.clear()
+    assert stream.getvalue().endswith(f"a: 1 of 4{one}")
+    # No more lines than the terminal can take back: one is for the cursor.
+    for place in range(1, 9):
+        lines.overwrite(f"{place}| x")
+    assert stream.getvalue().endswith("\x1b[2A\r\x1b[J1| x\n2| x\n3| x")
+
+
+def test_elsewhere_each_place_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    lines = terminal.Lines()
+    for now[0], text in ((9.0, "1| early"), (11.0, "1| a"), (12.0, "2| b"), (13.0, "1| c"), (22.0, "2| d")):
+        lines.overwrite(text)
+    assert stream.getvalue() == "1| a\n2| b\n2| d\n"
+
+
 def test_elsewhere_what_only_stands_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, clock = io.StringIO(), iter((0.0, 9.9, 10.0, 10.0, 19.9, 20.0, 20.0))
     monkeypatch.setattr(sys, "stderr", stream)

@@ -98,7 +98,7 @@ def test_train_evaluate_serve(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     def serve(asked: Any, lines: object) -> Outcome:
         done.append(f"serve {asked.campaign} {asked.settings[0]}")
-        return Outcome("small-tiny", "3 of 3 runs are measured.", "", root / "n.ipynb", 0)
+        return Outcome("small-tiny", "3 of 3 runs are measured.", "", "", root / "n.ipynb", 0)
 
     monkeypatch.setattr("workbench.training.train.train", train_one)
     monkeypatch.setattr("workbench.training.judged.make", make)

@@ -99,11 +99,25 @@ def _run(arguments: argparse.Namespace) -> int:
         allow_refused=arguments.allow_refused,
         attach=arguments.attach or "",
         log=arguments.log or "",
+        places=arguments.places,
+        interference=arguments.interference,
     )
     if arguments.dry_run:
         say(run.dry_run(request))
         return 0
     outcome = run.run(request, terminal.Lines(quiet=arguments.quiet))
+    say(outcome.text)
+    return outcome.exit_code
+
+
+def _tune(arguments: argparse.Namespace) -> int:
+    from workbench.tune import drive
+
+    request = drive.Request(arguments.campaign, tuple(arguments.set), arguments.engine, arguments.budget_minutes)
+    if arguments.dry_run:
+        say(drive.dry_run(request))
+        return 0
+    outcome = drive.tune(request, terminal.Lines(quiet=arguments.quiet))
     say(outcome.text)
     return outcome.exit_code
 
@@ -289,11 +303,28 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
     run.add_argument("--attach", type=_given, metavar="URL", help="measure a server that runs already, and leave it")
     run.add_argument("--log", type=_given, metavar="FILE", help="with --attach: the log that this server writes")
+    run.add_argument("--places", type=_positive, metavar="N", help="measure so many starts side by side")
+    run.add_argument(
+        "--interference", action="store_true", help="with places: measure a start alone, too, and say what that costs"
+    )
     run.add_argument("--force", action="store_true", help="measure again what is measured already")
     run.add_argument("--allow-refused", action="store_true", help="start also what preflight refuses, as a control")
     run.add_argument("--quiet", action="store_true", help="say nothing until the end")
     run.add_argument("--dry-run", action="store_true", help="print starts, command lines and cost, start nothing")
     run.set_defaults(call=_run)
+
+    tune = commands.add_parser("tune", help="the best configuration of a campaign's sweep in few GPU minutes")
+    tune.add_argument("campaign", metavar="CAMPAIGN", help="name in data/campaigns, or path of a campaign file")
+    tune.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the file; may be repeated"
+    )
+    tune.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
+    tune.add_argument(
+        "--budget-minutes", type=float, metavar="N", help="GPU minutes in all, what is measured already included"
+    )
+    tune.add_argument("--quiet", action="store_true", help="say nothing until the end")
+    tune.add_argument("--dry-run", action="store_true", help="print what would be measured first, start nothing")
+    tune.set_defaults(call=_tune)
 
     check = commands.add_parser("check", help="check a campaign, or a draft checkpoint, before a GPU is used")
     check.add_argument("what", metavar="CAMPAIGN|DRAFT_DIR", help="campaign (file, or name in data/campaigns) or draft")
@@ -335,6 +366,9 @@ def _parser() -> argparse.ArgumentParser:
     answers.add_argument("--out", type=Path, required=True, metavar="CORPUS", help="folder; one begun is gone on with")
     answers.add_argument("--url", type=_given, metavar="URL", help="ask this server instead of starting one")
     answers.add_argument("--engine", choices=("sglang", "reference"), default="sglang", help="what is started")
+    answers.add_argument(
+        "--server-like", type=_given, metavar="CAMPAIGN", help="start it with the server settings of this campaign"
+    )
     answers.add_argument("--temperature", type=float, default=0.7, metavar="T", help="default: 0.7; 0 is greedy")
     answers.add_argument("--top-p", type=float, default=0.95, metavar="P", help="default: 0.95")
     answers.add_argument("--max-new-tokens", type=_positive, default=256, metavar="N", help="default: 256")

@@ -10,10 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 
 import pandas as pd
 
 from workbench import show
+from workbench.analysis.frames import records
+from workbench.analysis.interference import interference_df
 from workbench.errors import InputError
 from workbench.launch.argv import server_argv, server_env
 from workbench.models import located
@@ -23,7 +26,7 @@ from workbench.preflight.text import render_findings
 from workbench.progress import OVERWRITE
 from workbench.recording import Ended, is_measured
 from workbench.spec import RunState
-from workbench.store import read_run
+from workbench.store import RunFolder, read_run
 from workbench.sweep import Plan
 
 PASSING = "~"
@@ -33,6 +36,7 @@ EXAMPLE_PORT = 30000
 REQUEST_BYTES = 2_000
 """A request's record and its share of the log, about."""
 REASON_LENGTH = 300
+_SPEEDS = ("decode_tok_per_s", "output_tok_per_s")
 
 
 def plan(planned: Plan) -> None:
@@ -67,7 +71,8 @@ def dry_run(planned: Plan) -> str:
             f"{name}={value}" for name, value in server_env(start, version=placed.campaign.sglang_version).items()
         ]
         argv = server_argv(start, placed.campaign, port=EXAMPLE_PORT)
-        lines.append(f"{number}. {start.server_id}  (concurrency {loads})")
+        alone = ", alone" if start.alone and placed.campaign.places > 1 else ""
+        lines.append(f"{number}. {start.server_id}  (concurrency {loads}{alone})")
         lines.append("   " + shlex.join([*variables, *argv]))
         if start.server_id in refused:
             lines.append(f"   refused unless allowed: {refused[start.server_id]}")
@@ -143,11 +148,56 @@ def ended_df(runs: Sequence[Ended]) -> pd.DataFrame:
     )
 
 
+def neighbours(planned: Plan) -> None:
+    """What measuring side by side costs, where that was asked for."""
+    if planned.campaign.interference:
+        found, why = neighbours_df(planned), "No start was measured both with neighbours and without."
+        show.table(found, caption="Speed with neighbours over speed alone.", name="interference", empty=why)
+
+
+def neighbours_text(planned: Plan) -> str:
+    """The same, a line a load; empty where it was not asked for."""
+    if not planned.campaign.interference:
+        return ""
+    lines = [
+        f"  {row['server_id']}, {row['prompt_set']}, {row['max_concurrency']} at once: {row['ratio']:.2f} "
+        f"({row['packed_tok_per_s']:.1f} of {row['alone_tok_per_s']:.1f} tok/s, {row['places']} starts at once)"
+        for row in records(neighbours_df(planned))
+    ]
+    if not lines:
+        return "what neighbours cost is not known: no start was measured both with them and without"
+    return NEWLINE.join(["speed with neighbours over speed alone:", *lines])
+
+
+def neighbours_df(planned: Plan) -> pd.DataFrame:
+    """`interference_df` of the runs of a plan that are there."""
+    folder = runs_dir() / planned.campaign.name
+    rows = []
+    for run in (run for start in planned.starts for run in start.runs):
+        with contextlib.suppress(InputError):
+            found = read_run(folder / run.run_id)
+            rows.append(_speed_row(found))
+    columns = ("campaign", "server_id", "run_id", "status", "places", "prompt_set", "max_concurrency")
+    return interference_df(pd.DataFrame(rows, columns=[*columns, *_SPEEDS]))
+
+
+def _speed_row(run: RunFolder) -> dict[str, object]:
+    speeds = {name: [getattr(window, name) for window in run.windows] for name in _SPEEDS}
+    return {
+        **run.spec.model_dump(include={"campaign", "server_id", "run_id"}),
+        **run.spec.workload.model_dump(include={"prompt_set", "max_concurrency"}),
+        "status": run.status.status.value,
+        "places": run.provenance.places,
+        **{name: median(known) if (known := [s for s in each if s]) else None for name, each in speeds.items()},
+    }
+
+
 def missing(planned: Plan) -> list[Ended]:
     """Runs of a plan that are not measured, with what is known of them."""
     folder = runs_dir() / planned.campaign.name
-    runs = [run for start in planned.starts for run in start.runs if not is_measured(folder / run.run_id, run)]
-    return [_missing(folder / run.run_id) for run in runs]
+    runs = [(start, run) for start in planned.starts for run in start.runs]
+    left = [run for start, run in runs if not is_measured(folder / run.run_id, run, alone=start.alone)]
+    return [_missing(folder / run.run_id) for run in left]
 
 
 def _missing(path: Path) -> Ended:
@@ -155,6 +205,8 @@ def _missing(path: Path) -> Ended:
         status = read_run(path).status
     except InputError:
         return Ended(path.name, RunState.PENDING, "not begun")
+    if status.status is RunState.OK:
+        return Ended(path.name, RunState.PENDING, "measured with neighbours; it is to be measured alone")
     unfinished = "what measured it is gone; it will be measured again"
     return Ended(path.name, status.status, unfinished if status.status is RunState.RUNNING else status.reason)
 

@@ -1,6 +1,7 @@
 """A campaign measured: starts in order, one run folder a run whatever happens, resumed by content.
 
-`run_campaign` is the main flow. Servers come from ``launch``, loads from ``load``; what stays behind are run folders.
+`run_campaign` is the main flow; with several ``places`` the starts are handed to ``packing``. Servers come from
+``launch``, loads from ``load``; what stays behind are run folders.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -23,10 +24,12 @@ from workbench.launch.failure import LaunchFailure
 from workbench.launch.places import claim, reserved_port
 from workbench.launch.process import Server, serve
 from workbench.launch.ready import answers
+from workbench.launch.sharing import Company
 from workbench.launch.telemetry import sampled
 from workbench.load import RequestRecord, Windows, measure_window
 from workbench.load.records import NOT_SENT
 from workbench.models import located, prompts_of
+from workbench.packing import Job, Task, side_by_side
 from workbench.paths import project_root, runs_dir
 from workbench.preflight import check_campaign, refusals
 from workbench.progress import Progress, Say
@@ -49,7 +52,7 @@ from workbench.recording import (
 )
 from workbench.spec import RunSpec, RunState, RunStatus
 from workbench.store import SERVERS
-from workbench.sweep import CampaignSpec, Plan, Start, expand
+from workbench.sweep import CampaignSpec, Plan, Start, expand, with_control
 
 READY_TIMEOUT_S = {"reference": 300.0, "sglang": 3600.0}
 DEATH_S = 5.0
@@ -65,7 +68,7 @@ def plan_of(campaign: CampaignSpec, place: Attachment | None = None) -> Plan:
     LaunchError, UsageError
         When no server is there.
     """
-    return expand(campaign) if place is None else attached_plan(campaign, place)
+    return with_control(expand(campaign)) if place is None else attached_plan(campaign, place)
 
 
 def run_campaign(
@@ -74,6 +77,7 @@ def run_campaign(
     force: bool = False,
     allow_refused: bool = False,
     place: Attachment | None = None,
+    plan: Plan | None = None,
     say: Say,
 ) -> list[Ended]:
     """Measure every run of a campaign that is not measured already; one that fails never stops the others.
@@ -84,6 +88,8 @@ def run_campaign(
         Start also what preflight refuses, as a control.
     place
         A server that somebody else runs; without it servers are started.
+    plan
+        Starts of this campaign, instead of all of its own.
 
     Raises
     ------
@@ -96,18 +102,29 @@ def run_campaign(
     """
     folder = runs_dir() / campaign.name
     with alone(folder):
-        plan = located(plan_of(campaign, place))
+        plan = located(plan or plan_of(campaign, place))
         write_campaign(folder, plan.campaign)
         todo = _todo(folder, plan, force=force or place is not None)
         refused = {} if allow_refused or place is not None else refusals(check_campaign(plan))
         waiting = [start for start in todo if start.runs and start.server_id not in refused]
         progress = Progress(waiting, plan.campaign.repeats, say)
         work = _Work(folder, plan.campaign, prompts_of(plan.campaign), place, progress, say)
-        ended: list[Ended] = []
-        for number, (whole, start) in enumerate(zip(plan.starts, todo, strict=True), 1):
-            ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs]
-            ended += _take_up(work, f"[{number}/{len(todo)}] {start.server_id}", start, refused.get(start.server_id))
+        if plan.campaign.places > 1 and place is None:
+            done = _taken_up_together(work, todo, refused)
+        else:
+            done = [_take_up(work, title, start, refused.get(start.server_id)) for title, start in _titled(todo)]
+    ended: list[Ended] = []
+    for whole, start, new in zip(plan.starts, todo, done, strict=True):
+        ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs]
+        ended += new
     return ended
+
+
+def measure_job(job: Job, *, say: Say, company: Company) -> list[Ended]:
+    """One start in this process, beside other places that `run_campaign` has begun in theirs."""
+    progress = Progress((job.start,), job.campaign.repeats, say)
+    work = _Work(job.folder, job.campaign, prompts_of(job.campaign), None, progress, say, company)
+    return _measure_start(work, job.start)
 
 
 # --- one start ---------------------------------------------------------------------------------------------------
@@ -123,6 +140,7 @@ class _Work:
     place: Attachment | None
     progress: Progress
     say: Say
+    company: Company = field(default_factory=Company)
 
 
 def _todo(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
@@ -132,22 +150,57 @@ def _todo(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
     for run in (run for start in plan.starts for run in start.runs):
         bring_back(folder / run.run_id, run)
     return [
-        replace(start, runs=tuple(run for run in start.runs if not is_measured(folder / run.run_id, run)))
+        replace(start, runs=tuple(run for run in start.runs if not _is_there(folder, start, run)))
         for start in plan.starts
     ]
 
 
+def _is_there(folder: Path, start: Start, run: RunSpec) -> bool:
+    return is_measured(folder / run.run_id, run, alone=start.alone)
+
+
+def _titled(starts: Sequence[Start]) -> list[tuple[str, Start]]:
+    return [(f"[{number}/{len(starts)}] {start.server_id}", start) for number, start in enumerate(starts, 1)]
+
+
+def _taken_up_together(work: _Work, todo: Sequence[Start], refused: Mapping[str, str]) -> list[list[Ended]]:
+    passed = {
+        start.server_id: _passed_over(work, title, start, refused.get(start.server_id))
+        for title, start in _titled(todo)
+    }
+    tasks = [
+        Task(start, _announcement(f"{title}, alone" if start.alone else title, start))
+        for title, start in _titled(todo)
+        if passed[start.server_id] is None
+    ]
+    done = side_by_side(work.folder, work.campaign, tasks, work.say) if tasks else {}
+    return [passed[start.server_id] or done.get(start.server_id, []) for start in todo]
+
+
 def _take_up(work: _Work, title: str, start: Start, refused: str | None) -> list[Ended]:
+    passed = _passed_over(work, title, start, refused)
+    if passed is not None:
+        return passed
+    for line in _announcement(title, start):
+        work.say(line)
+    return _measure_start(work, start)
+
+
+def _passed_over(work: _Work, title: str, start: Start, refused: str | None) -> list[Ended] | None:
+    """What becomes of a start that is not taken up; ``None`` for one that is."""
     if not start.runs:
         work.say(f"{title}: measured already")
         return []
     if refused is not None:
         work.say(f"{title}: refused, {refused}")
         return commit_missing(work.folder, work.campaign, start.runs, RunState.SKIPPED, refused)
-    work.say(f"{title}: {len(start.runs)} run{'s' if len(start.runs) > 1 else ''}")
-    for note in dict.fromkeys(run.notes for run in start.runs if run.notes):
-        work.say(f"    {note}")
-    return _measure_start(work, start)
+    return None
+
+
+def _announcement(title: str, start: Start) -> tuple[str, ...]:
+    runs = f"{len(start.runs)} run{'s' if len(start.runs) > 1 else ''}"
+    notes = dict.fromkeys(run.notes for run in start.runs if run.notes)
+    return (f"{title}: {runs}", *(f"    {note}" for note in notes))
 
 
 def _measure_start(work: _Work, start: Start) -> list[Ended]:
@@ -201,7 +254,7 @@ def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
             on_phase=lambda phase: work.say(f"    {phase}"),
             cwd=project_root(),
         ) as server:
-            yield Served(server, tuple(argv), gpus, lambda: log.stat().st_size)
+            yield Served(server, tuple(argv), gpus, lambda: log.stat().st_size, company=work.company)
 
 
 # --- one run -----------------------------------------------------------------------------------------------------

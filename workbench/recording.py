@@ -7,7 +7,7 @@ import errno
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from workbench.files import write_advice
 from workbench.gpu import open_gpus
 from workbench.launch.process import Server
 from workbench.launch.redaction import HIDDEN, shown_argv
+from workbench.launch.sharing import Company, inherited, listed, my_cpus
 from workbench.launch.state import count_servers
 from workbench.load import Windows
 from workbench.paths import KEPT, LOCK
@@ -55,7 +56,7 @@ class Served:
     """A server while it is measured: its command line (empty when somebody else runs it) and its GPUs.
 
     ``log_size`` tells the size of its log so far, ``None`` when there is none; ``log_faults`` grows by what was found
-    to be missing from it.
+    to be missing from it. ``company`` is who works on the machine meanwhile.
     """
 
     server: Server
@@ -63,6 +64,7 @@ class Served:
     gpus: tuple[int, ...] = ()
     log_size: Callable[[], int] | None = None
     log_faults: Sequence[str] = ()
+    company: Company = field(default_factory=Company)
 
 
 @contextlib.contextmanager
@@ -119,10 +121,10 @@ def write_campaign(folder: Path, campaign: CampaignSpec) -> None:
 # --- one run -----------------------------------------------------------------------------------------------------
 
 
-def is_measured(path: Path, run: RunSpec, *, kept_aside: bool = False) -> bool:
+def is_measured(path: Path, run: RunSpec, *, kept_aside: bool = False, alone: bool = False) -> bool:
     """Whether a finished run of the same content and as many passes lies there, served from the same places.
 
-    From where it is kept aside its log cannot be found.
+    From where it is kept aside its log cannot be found. With ``alone`` one that had neighbours does not count.
     """
     try:
         found = read_run(path, [] if kept_aside else None)
@@ -130,12 +132,14 @@ def is_measured(path: Path, run: RunSpec, *, kept_aside: bool = False) -> bool:
         return False
     same = found.spec.content_hash() == run.content_hash() and len(found.windows) >= (run.repeats or 0)
     places = (found.spec.drafter_path, found.spec.launch_prefix) == (run.drafter_path, run.launch_prefix)
-    return found.status.status is RunState.OK and same and places
+    had_neighbours = (found.provenance.places or 1) > 1
+    return found.status.status is RunState.OK and same and places and not (alone and had_neighbours)
 
 
 def begin(path: Path, run: RunSpec, campaign: CampaignSpec, served: Served) -> None:
     """Make the folder of a run, ``running``; what was there is kept aside."""
     _keep_aside(path)
+    served.company.begin()
     write_run(path, run, _provenance(run, campaign, served), RunStatus(status=RunState.RUNNING))
 
 
@@ -199,7 +203,7 @@ def write_measured(path: Path, windows: Windows, served: Served, *, since: float
     write_json(path / "windows.json", [window.model_dump(mode="json") for window in passes])
     if windows.server_info is not None:
         write_json(path / "resolved.json", resolved(windows.server_info, served.argv))
-        _note_version(path, windows.server_info)
+    _note_afterwards(path, windows.server_info or {}, served)
     for name, text in (("before", windows.metrics_before), ("after", windows.metrics_after)):
         if text is not None:
             (path / f"metrics.{name}.prom").write_text(text, encoding="utf-8")
@@ -293,19 +297,24 @@ def _provenance(run: RunSpec, campaign: CampaignSpec, served: Served | None) -> 
         gpu_name=names[0] if names else None,
         gpu_count=len(names) or None,
         servers_alive=None if served is None or attached else count_servers(served.gpus),
+        places=None if served is None or attached else served.company.most,
+        cpus=listed(my_cpus()) if served and not attached and inherited(campaign.launch_prefix) else None,
         versions=versions(),
         git_sha=code_version(),
         argv=tuple(shown_argv(served.argv)) if served else (),
     )
 
 
-def _note_version(path: Path, info: Mapping[str, object]) -> None:
-    """Add the server's own version, which only a server that runs can tell."""
+def _note_afterwards(path: Path, info: Mapping[str, object], served: Served) -> None:
+    """Add the server's own version, which only a server that runs can tell, and who else worked meanwhile."""
+    provenance = read_run(path).provenance
+    changes: dict[str, object] = {}
     version = info.get("version")
     if isinstance(version, str) and version:
-        provenance = read_run(path).provenance
-        noted = {**provenance.versions, "sglang": version}
-        write_json(path / "provenance.json", provenance.model_copy(update={"versions": noted}))
+        changes["versions"] = {**provenance.versions, "sglang": version}
+    if provenance.places is not None:
+        changes["places"] = served.company.most
+    write_json(path / "provenance.json", provenance.model_copy(update=changes))
 
 
 def _gpu_names(gpus: Sequence[int]) -> list[str]:

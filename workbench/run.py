@@ -14,7 +14,7 @@ from types import FrameType
 
 from workbench import live
 from workbench.attached import attachment
-from workbench.errors import InputError, NotebookError, SpecError
+from workbench.errors import InputError, NotebookError, SpecError, UsageError
 from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
@@ -22,7 +22,7 @@ from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir
 from workbench.prompts import is_file_name
 from workbench.recording import alone
 from workbench.spec import RunState
-from workbench.sweep import Plan, expand, find_campaign
+from workbench.sweep import Plan, find_campaign
 from workbench.terminal import Lines
 
 NOTEBOOK = "10_run_campaign.ipynb"
@@ -43,6 +43,8 @@ class Request:
     allow_refused: bool = False
     attach: str = ""
     log: str = ""
+    places: int | None = None
+    interference: bool = False
 
     def parameters(self) -> dict[str, object]:
         """Those of the notebook, whose working folder is another one: paths are made absolute."""
@@ -75,7 +77,16 @@ class Request:
             settings.append(f"drafters_from={json.dumps(str(Path(trained).resolve()))}")
         if self.engine not in (None, campaign.engine):
             settings += [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
-        return settings
+        return settings + self._places(campaign.places)
+
+    def _places(self, usual: int) -> list[str]:
+        """One name for both: what the command line says is a setting of the campaign."""
+        if self.attach and (self.places or self.interference):
+            advice = "leave out --places and --interference"
+            raise UsageError("a server that runs already is one place", where="--attach", next_step=advice)
+        if self.interference and (self.places or usual) < 2:
+            raise UsageError("there are no neighbours", where="--interference", next_step="add --places 2 or more")
+        return [f"places={self.places}"] * (self.places is not None) + ["interference=true"] * self.interference
 
 
 def _is_here(prompts: str) -> bool:
@@ -85,10 +96,11 @@ def _is_here(prompts: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a campaign, in a sentence and a line for each run that is missing."""
+    """What came of a campaign, in a sentence, and a line for each run that is missing."""
 
     campaign: str
     sentence: str
+    neighbours: str
     missing: str
     notebook: Path
     exit_code: int
@@ -96,7 +108,7 @@ class Outcome:
     @property
     def text(self) -> str:
         pages = f"executed notebook: {self.notebook}\nits pages: workbench report --campaign {self.campaign}"
-        return "\n".join(part for part in (self.sentence, self.missing, pages) if part)
+        return "\n".join(part for part in (self.sentence, self.missing, self.neighbours, pages) if part)
 
 
 def dry_run(request: Request) -> str:
@@ -104,7 +116,8 @@ def dry_run(request: Request) -> str:
     parameters = request.parameters()
     campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
     place = attachment(request.attach, request.log)
-    return live.dry_run(expand(campaign)) if place is None else live.attached_run(plan_of(campaign, place), place.url)
+    plan = plan_of(campaign, place)
+    return live.dry_run(plan) if place is None else live.attached_run(plan, place.url)
 
 
 def run(request: Request, lines: Lines) -> Outcome:
@@ -158,7 +171,8 @@ def _outcome(plan: Plan, done: NotebookRun) -> Outcome:
     if done.status is not RunState.OK:
         sentence = f"The run notebook {done.status}: {done.reason or 'no reason given'}\n{sentence}"
         code = NotebookError.exit_code
-    return Outcome(plan.campaign.name, sentence, live.missing_text(missing), done.output, code)
+    neighbours = live.neighbours_text(plan)
+    return Outcome(plan.campaign.name, sentence, neighbours, live.missing_text(missing), done.output, code)
 
 
 def _sentence(plan: Plan, missing: int) -> str:

@@ -225,7 +225,11 @@ class Origin(StrEnum):
 
 
 class Provenance(Frozen):
-    """Who, when, on what. Unknown stays ``None``."""
+    """Who, when, on what. Unknown stays ``None``.
+
+    ``places`` is how many servers were started or measured at once, this one included, by the command that measured
+    it; ``cpus`` those that server and client could use, as Linux lists them (``0-3,8``).
+    """
 
     origin: Origin
     source: str
@@ -234,6 +238,8 @@ class Provenance(Frozen):
     gpu_name: str | None = None
     gpu_count: Count | None = None
     servers_alive: Count | None = None
+    places: Count | None = None
+    cpus: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     git_sha: str | None = None
     argv: tuple[str, ...] = ()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 import time
 from pathlib import Path
+
+_PLACE = re.compile(r"(?:\d\d:\d\d:\d\d[ ~] )?(\d+)\| ")
+"""In front of a line of progress, behind the time that it may begin with."""
 
 
 def printable(text: str) -> str:
@@ -30,9 +34,10 @@ def complain(text: str) -> None:
 
 
 class Lines:
-    """Progress on standard error: lines that stay, and one that only stands until the next.
+    """Progress on standard error: lines that stay, and one of each place that only stands until its next.
 
-    Where standard error is no terminal the latter is an ordinary line, at most one in `PLAIN_EVERY_S`.
+    A line of a place has its number in front, ``2| text``; one place alone has none. Where standard error is no
+    terminal a line that only stands is an ordinary one, at most one of a place in `PLAIN_EVERY_S`.
     """
 
     PLAIN_EVERY_S = 10.0
@@ -40,32 +45,61 @@ class Lines:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
         self._live = sys.stderr.isatty()
-        self._standing = False
-        self._last = time.monotonic()
+        self._standing: dict[str, str] = {}
+        self._drawn = 0
+        self._began = time.monotonic()
+        self._last: dict[str, float] = {}
 
     def say(self, text: str) -> None:
+        """A line that stays, above those that stand; what stood of its place is over."""
         if not self._quiet:
-            self.clear()
+            self._standing.pop(_place(text), None)
+            self._erase()
             complain(text)
+            self._draw()
 
     def overwrite(self, text: str) -> None:
-        """A line that the next one replaces."""
+        """A line that the next one of its place replaces."""
         if self._quiet:
             return
+        place = _place(text)
         if self._live:
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
-            sys.stderr.flush()
-            self._standing = True
-        elif time.monotonic() - self._last >= self.PLAIN_EVERY_S:
-            self._last = time.monotonic()
+            self._standing[place] = text
+            self._drawn = self._drawn or 1  # what somebody else left in the line goes, too
+            self._erase()
+            self._draw()
+        elif time.monotonic() - self._last.get(place, self._began) >= self.PLAIN_EVERY_S:
+            self._last[place] = time.monotonic()
             complain(text)
 
     def clear(self) -> None:
-        """Take away the line that stands, so that something else may be written."""
+        """Take away the lines that stand, so that something else may be written."""
+        self._standing.clear()
+        self._erase()
+
+    def _erase(self) -> None:
+        if self._drawn:
+            up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
+            sys.stderr.write(f"{up}\r\x1b[J" if up else "\r\x1b[K")
+            self._drawn = 0
+
+    def _draw(self) -> None:
         if self._standing:
-            sys.stderr.write("\r\x1b[K")
-            self._standing = False
+            size = shutil.get_terminal_size()
+            # More than fit could not be taken away again.
+            shown = [self._standing[place] for place in sorted(self._standing, key=_in_order)][: size.lines - 1]
+            sys.stderr.write("\n".join(printable(text).replace("\n", " ")[: size.columns - 1] for text in shown))
+            self._drawn = len(shown)
+        sys.stderr.flush()
+
+
+def _place(text: str) -> str:
+    found = _PLACE.match(text)
+    return found[1] if found else ""
+
+
+def _in_order(place: str) -> int:
+    return int(place or 0)
 
 
 def prepare() -> None:

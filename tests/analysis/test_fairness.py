@@ -56,6 +56,17 @@ def test_known_differences_are_listed_and_unknown_ones_are_not_invented() -> Non
     assert not table.loc["max_total_num_tokens", "matters"]
 
 
+def test_neighbours_and_cpus_of_one_arm_alone_matter() -> None:
+    table = fairness_df(
+        runs(baseline(places=1, cpus=64), speculative(places=4, cpus=16), speculative("old", places=None))
+    ).set_index("setting")
+    assert table[["run_id", "speculative", "baseline"]].to_numpy().tolist() == [
+        ["spec", "4", "1"],
+        ["spec", "16", "64"],
+    ]
+    assert table["matters"].all() and list(table.index) == ["places", "cpus"]
+
+
 def test_a_smaller_cache_matters_once_requests_are_retracted() -> None:
     table = fairness_df(
         runs(baseline(max_total_num_tokens=1000), speculative(max_total_num_tokens=800, num_retractions=3))

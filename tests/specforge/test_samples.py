@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from specforge_files import EOS, SAMPLES, order, write_target
 from training_files import sample
 
 from workbench.errors import InputError, UsageError
 from workbench.specforge.samples import choose, eos_ids, loss_mask, steps_of, write_ids
-from workbench.training.packs import judged_positions
+from workbench.training.packs import pack
 
 CLOSED = sample([3, 4, 5, 6, 7, 8, EOS], 3)
 CUT = sample([9, 10, 5, 6, 11], 2)
@@ -33,7 +34,8 @@ def test_a_plain_mask_marks_the_response() -> None:
 @pytest.mark.parametrize("one", SAMPLES)
 def test_shifted_masks_judge_what_a_training_of_ours_judges(one: object) -> None:
     slots = np.flatnonzero(loss_mask(one, END, "shifted"))  # type: ignore[arg-type]
-    assert (slots + 1).tolist() == judged_positions(one, END).tolist()  # type: ignore[arg-type]
+    judged = pack([one], 1, END, torch.device("cpu")).judged  # type: ignore[list-item]
+    assert (slots + 1).tolist() == judged.tolist()
 
 
 @pytest.mark.parametrize(

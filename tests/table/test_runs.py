@@ -47,6 +47,16 @@ def missing(value: object) -> bool:
     return not isinstance(value, list) and bool(pd.isna(value))
 
 
+@pytest.mark.parametrize(
+    ("listed", "count"), [("0-3,8", 5), ("7", 1), ("0,2,4-5", 4), (None, None), ("", None), ("0-x", None), ("-1", None)]
+)
+def test_company_and_cpus_of_a_run(tmp_path: Path, listed: str | None, count: int | None) -> None:
+    known = {"origin": "measured", "source": "a test", "places": 3, "cpus": listed}
+    row = row_of(tmp_path, files={"provenance.json": known})
+    assert row["places"] == 3
+    assert missing(row["cpus"]) if count is None else row["cpus"] == count
+
+
 # --- what was asked, and what the server used --------------------------------------------------------------------
 
 

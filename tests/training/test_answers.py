@@ -15,10 +15,12 @@ import pytest
 from answering_target import EOS, answer_to, prompt_ids, reply, target_server, write_prompts, write_target
 
 from workbench.errors import InputError, LaunchError, SpecError, UsageError
+from workbench.paths import ROOT_ENV
 from workbench.terminal import Lines
 from workbench.training import asking
 from workbench.training.answers import Order, make_answers
 from workbench.training.corpus import Corpus, read_corpus
+from workbench.training.serving import server_for
 
 pytest.importorskip("tokenizers", reason="the tokenizers package is not installed (extra: reference)")
 
@@ -329,3 +331,12 @@ def test_the_embedded_engine_answers(tmp_path: Path) -> None:
         while len(expected) < 12 and expected[-1] != EOS:
             expected += decoder.step().tokens
         assert sample.ids.tolist() == prompt_ids(sample.prompt) + expected
+
+
+def test_a_server_like_that_of_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ROOT_ENV, str(Path(__file__).parents[2]))
+    server = server_for("h200_scaling", 256, 7)
+    assert (server.attention_backend, server.context_length, server.max_running_requests) == ("triton", 4096, 256)
+    assert server.cuda_graph_max_bs_decode is None
+    assert server.flags == {"sampling-backend": "pytorch", "disable-prefill-cuda-graph": True, "random_seed": 7}
+    assert server_for(None, 1, 7).attention_backend is None

@@ -34,7 +34,8 @@ if command == "train":
     config = yaml.safe_load(path.read_text())
     out = Path(config["out"])
     with open(os.environ["SEEN"], "a") as seen:
-        seen.write(config["name"] + " " + os.environ.get("CUDA_VISIBLE_DEVICES", "-") + "\\n")
+        places = os.environ.get("CUDA_VISIBLE_DEVICES", "-"), os.environ.get("WORKBENCH_TRAININGS_ON_GPU", "-")
+        seen.write(" ".join([config["name"], *places]) + "\\n")
     if config["seed"] == 9:
         print("workbench: it went wrong")
         sys.exit(3)
@@ -168,7 +169,16 @@ def test_side_by_side_each_has_a_gpu_in_turn(tmp_path: Path, trainer: Path, monk
     assert visible_gpus() == ["4", "6"]
     planned = study(tmp_path, prompts=5, steps=6, seed=[1, 2, 3, 4], device="auto")
     assert set(states(planned, jobs=4).values()) == {"done"}
-    assert sorted(line.split()[1] for line in trainer.read_text().splitlines()) == ["4", "4", "6", "6"]
+    # Which of them it sees, and how many of the trainings do.
+    assert sorted(line.split()[1:] for line in trainer.read_text().splitlines()) == [["4", "2"]] * 2 + [["6", "2"]] * 2
+
+
+def test_long_runs_are_spread_over_the_gpus(tmp_path: Path) -> None:
+    planned = study(tmp_path, prompts=[500, 8000, "all"], epochs=20, seed=[0, 1])
+    given = many.spread(planned.runs, ["0", "1", "1", "0", "0", "1"])
+    # The two longest are one on each, and so are the next two, and the last.
+    by_size = {size: {given[run.name] for run in planned.runs if run.prompts == size} for size in (500, 8000, "all")}
+    assert all(places == {"0", "1"} for places in by_size.values())
 
 
 def test_without_a_gpu_one_at_a_time(tmp_path: Path, trainer: Path, monkeypatch: pytest.MonkeyPatch) -> None:

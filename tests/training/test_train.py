@@ -22,11 +22,12 @@ from workbench.drafter.checkpoint import load_draft, save_draft
 from workbench.drafter.model import Eagle3Draft
 from workbench.errors import UsageError
 from workbench.training import state
-from workbench.training.config import TrainConfig
+from workbench.training.cache import size_bytes
+from workbench.training.config import SHARING, TrainConfig
 from workbench.training.evaluate import summary, walks
 from workbench.training.setup import prepare
 from workbench.training.step import Stepper
-from workbench.training.train import train
+from workbench.training.train import _pays, train
 
 
 @pytest.fixture(scope="module")
@@ -249,5 +250,24 @@ def test_the_target_is_asked_once_about_what_is_kept(
 @pytest.mark.filterwarnings("ignore")
 def test_compiled_passes_train_what_plain_ones_do(folder: Path, tmp_path: Path) -> None:
     plain = run(config_for(folder, out=str(tmp_path / "plain"), compile=False))
+    from torch._dynamo.utils import counters
+
+    counters.clear()
     compiled = run(config_for(folder, out=str(tmp_path / "compiled"), compile=True))
+    # Seven functions, once each however long the batches are; those of a row's own keys again for a single one.
+    assert counters["stats"]["unique_graphs"] <= 9
     assert all(torch.allclose(plain[name].float(), compiled[name].float(), atol=2e-3) for name in plain)
+
+
+@pytest.mark.parametrize(("steps", "pays"), [(399, False), (400, True), (None, True)])
+def test_what_is_short_is_not_compiled(steps: int | None, pays: bool) -> None:
+    assert _pays(torch.device("cuda"), steps) is pays
+    assert not _pays(CPU, steps)
+
+
+def test_trainings_that_share_a_gpu_keep_their_share_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (90, 100))
+    gpu = torch.device("cuda")
+    assert (size_bytes("auto", gpu), size_bytes(2.5, gpu), size_bytes("auto", CPU)) == (54, 2_500_000_000, 0)
+    monkeypatch.setenv(SHARING, "3")
+    assert size_bytes("auto", gpu) == 20

@@ -10,6 +10,7 @@ from workbench.analysis import answers
 from workbench.analysis.answers import Answer, joined, keep
 from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
 from workbench.analysis.frames import most, records
+from workbench.analysis.interference import interference_words
 from workbench.analysis.repetition import Varied
 from workbench.analysis.scaling import (
     ScalingFit,
@@ -118,6 +119,7 @@ def campaign_answer(
         answers.offline_agrees(tables.runs, tables.offline),
         answers.drift(drift),
         answers.timing_noise(speedups, tables.runs, drift),
+        interference_words(tables.runs),
         answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),
     )
@@ -305,6 +307,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.energy(tables.runs, speedups),
         answers.drift(drift),
         answers.timing_noise(speedups, tables.runs, drift),
+        interference_words(tables.runs),
         answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),
         *answers.undecided(speedups),

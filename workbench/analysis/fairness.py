@@ -79,6 +79,8 @@ _SETTINGS = (
     _Setting("dp_size", "another number of replicas"),
     _Setting("cuda_graph", "without CUDA graphs each step pays the launches of its kernels"),
     _Setting("servers_alive", "other servers shared the GPU in one arm"),
+    _Setting("places", "other starts were measured on the machine meanwhile, and may have slowed one arm down"),
+    _Setting("cpus", "server and client had another number of CPUs"),
     _Setting("max_new_tokens", "answers end at other lengths"),
     _Setting("ignore_eos", "answers end at other places"),
     _Setting("temperature", "sampling changes texts and acceptance"),

@@ -5,7 +5,7 @@ every server setting that is used, first and, unless ``baseline_again`` is off, 
 """
 
 from workbench.sweep.campaign_file import UNNAMED, CampaignSpec, SweepBlock
-from workbench.sweep.plan import LeftOut, Plan, Start, expand, named, running_limit
+from workbench.sweep.plan import LeftOut, Plan, Start, expand, named, running_limit, with_control
 from workbench.sweep.reading import campaign_names, find_campaign, parse_campaign, read_campaign_file
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "parse_campaign",
     "read_campaign_file",
     "running_limit",
+    "with_control",
 ]

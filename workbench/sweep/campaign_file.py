@@ -99,6 +99,10 @@ class CampaignSpec(Frozen):
     ``baseline_max_concurrency`` are loads of the baseline beside those of the candidates. ``only`` are patterns of
     server names (``baseline*``): the other starts are left for another time. ``request_timeout_s`` limits one request,
     ``ready_timeout_s`` a start (by default 300 s for the embedded engine, an hour for SGLang).
+
+    ``places`` starts are measured side by side, each with GPUs and CPUs of its own. Baselines never are, nor those
+    that the patterns of ``alone`` name (finalists): neighbours can only slow a start down, so a candidate beside
+    others never looks faster against its baseline than it is. With ``interference`` one start is measured both ways.
     """
 
     name: Name
@@ -116,6 +120,9 @@ class CampaignSpec(Frozen):
     baseline_again: bool = True
     baseline_max_concurrency: Levels = ()
     only: Names = ()
+    places: int = Field(default=1, ge=1, le=256)
+    alone: Names = ()
+    interference: bool = False
     server: ServerConfig = ServerConfig()
     sweep: tuple[SweepBlock, ...] = Field(min_length=1)
     launch_prefix: tuple[str, ...] = ()
@@ -130,6 +137,12 @@ class CampaignSpec(Frozen):
     def _can_be_found_again(self) -> Self:
         if self.name.startswith(("_", ".")):
             raise ValueError(f"name: {self.name!r} begins with {self.name[0]!r}, and such folders are not read")
+        return self
+
+    @model_validator(mode="after")
+    def _has_neighbours(self) -> Self:
+        if self.interference and self.places == 1:
+            raise ValueError("interference: there are no neighbours to interfere; set places to 2 or more")
         return self
 
     @model_validator(mode="after")

@@ -22,13 +22,14 @@ from workbench.sweep.campaign_file import UNNAMED, CampaignSpec, SweepBlock, cal
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One server start and the runs it serves."""
+    """One server start and the runs it serves; ``alone`` keeps other starts off the machine meanwhile."""
 
     server_id: str
     server: ServerConfig
     decode: SpecDecodeConfig | None
     drafter: Drafter | None
     runs: tuple[RunSpec, ...]
+    alone: bool = False
 
     @property
     def role(self) -> str:
@@ -102,11 +103,26 @@ def expand(campaign: CampaignSpec) -> Plan:
         elif decode.speculative_num_draft_tokens not in (None, used.speculative_num_draft_tokens):
             merged.append(LeftOut(asked, f"the server makes the same of it as of {name}"))
         loads[name] = tuple(dict.fromkeys((*loads.get(name, ()), *(block.max_concurrency or campaign.max_concurrency))))
-    starts = [replace(start, runs=_runs(campaign, start, loads[name])) for name, start in candidates.items()]
+    starts = [
+        replace(start, runs=_runs(campaign, start, loads[name]), alone=_fits(start, campaign.alone))
+        for name, start in candidates.items()
+    ]
     wanted = tuple(start for start in _with_baselines(campaign, starts) if _asked_for(start, campaign.only))
     if not wanted and campaign.only:
         raise SpecError(f"no start is called {' or '.join(campaign.only)}", where="only", next_step="see --dry-run")
     return Plan(campaign, wanted, tuple(merged), tuple(refused))
+
+
+def with_control(plan: Plan) -> Plan:
+    """With ``interference``, the first start that has neighbours once more without them, under a name of its own."""
+    first = next((start for start in plan.starts if not start.alone), None)
+    if not plan.campaign.interference or first is None:
+        return plan
+    control = replace(first, server_id=f"{first.server_id}-alone", alone=True)
+    loads = dict.fromkeys(run.workload.max_concurrency or 1 for run in first.runs)
+    control = replace(control, runs=_runs(plan.campaign, control, tuple(loads)))
+    at = plan.starts.index(first)
+    return replace(plan, starts=(*plan.starts[:at], control, *plan.starts[at:]))
 
 
 def _not_there(campaign: CampaignSpec) -> Iterator[LeftOut]:
@@ -133,7 +149,11 @@ def _free_id(wanted: str, taken: set[str]) -> str:
 
 
 def _asked_for(start: Start, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(start.server_id, pattern) for pattern in patterns)
+    return not patterns or _fits(start, patterns)
+
+
+def _fits(start: Start, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(start.server_id, pattern) for pattern in patterns)
 
 
 def _points(
@@ -179,7 +199,7 @@ def _with_baselines(campaign: CampaignSpec, starts: Sequence[Start]) -> Iterator
         if group == "default":
             asked.update(campaign.baseline_max_concurrency)
         levels = tuple(sorted(asked))
-        first = Start(slug(f"baseline-{group}"), _plain(members[0].server), None, None, ())
+        first = Start(slug(f"baseline-{group}"), _plain(members[0].server), None, None, (), alone=True)
         yield replace(first, runs=_runs(campaign, first, levels))
         yield from members
         if campaign.baseline_again:

@@ -56,6 +56,8 @@ RUNS: tuple[Column, ...] = (
     Column("gpu_name", "str", "", "GPU model", _PROV),
     Column("gpu_count", "int", "", "GPUs of the machine", _PROV),
     Column("servers_alive", "int", "", "servers alive on its GPUs while measuring, itself included", _PROV),
+    Column("places", "int", "", "starts measured side by side by one command meanwhile, itself included", _PROV),
+    Column("cpus", "int", "", "CPUs that server and client could use", _PROV),
     Column("device", "str", "", "cuda, cpu or another, as the server says", f"{_RESOLVED}, else {_LOG}"),
     Column("dtype", "str", "", "number format the server computes in", f"{_RESOLVED}, else {_LOG}, else {_SPEC}"),
     Column("tp_size", "int", "", "tensor parallel size", _SPEC),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from workbench.files import as_text
@@ -19,6 +20,7 @@ _LEAST_ACCEPT = 0.9
 # SGLang renamed the variable at 0.5.3.
 _SIMULATED_BY = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 _SIMULATED = "(simulated)"
+_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 
 
 def run_row(
@@ -93,6 +95,8 @@ def _asked(run: RunFolder) -> Row:
         "gpu_name": provenance.gpu_name,
         "gpu_count": provenance.gpu_count,
         "servers_alive": provenance.servers_alive,
+        "places": provenance.places,
+        "cpus": _count_cpus(provenance.cpus),
         "tp_size": server.tp_size,
         "dp_size": server.dp_size,
         "drafter": spec.drafter,
@@ -107,6 +111,14 @@ def _asked(run: RunFolder) -> Row:
         "ignore_eos": workload.ignore_eos,
         "max_concurrency": workload.max_concurrency,
     }
+
+
+def _count_cpus(listed: str | None) -> int | None:
+    """Of a list as Linux writes it: ``0-3,8`` are five."""
+    if not listed or not _CPU_LIST.fullmatch(listed):
+        return None
+    ranges = [part.split("-") for part in listed.split(",")]
+    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
 
 
 def _forced_length(spec: RunSpec) -> float | None:

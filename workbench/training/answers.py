@@ -39,13 +39,17 @@ _SHORTEST, _LEAST_DISTINCT = 24, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for. Filters left out are none for greedy answers, which are there to be judged by."""
+    """What is asked for. ``server_like`` is a campaign whose server settings are used.
+
+    Filters left out are none for greedy answers, which are there to be judged by.
+    """
 
     target: str
     prompts: str
     out: Path
     url: str | None = None
     engine: str = "sglang"
+    server_like: str | None = None
     temperature: float = 0.7
     top_p: float = 0.95
     max_new_tokens: int = 256
@@ -215,6 +219,7 @@ def _server(order: Order, target: Path, *, random_seed: int, lines: Lines) -> It
     with started(
         order.engine,
         target,
+        like=order.server_like,
         concurrency=order.concurrency,
         random_seed=random_seed,
         log=order.out / LOG,

@@ -25,8 +25,7 @@ def causal(q: Tensor, k: Tensor, v: Tensor, queries: Spans, keys: Spans) -> Tens
 
     ``q`` [rows, heads, D]; ``k``, ``v`` [slots, kv_heads, D]; the result [rows, heads * D].
     """
-    group = q.shape[1] // k.shape[1]
-    mixed, _ = _forward(q, _spread(k, group), _spread(v, group), queries, keys)
+    mixed, _ = _forward(q, k, v, queries, keys)
     return mixed.flatten(1)
 
 
@@ -34,19 +33,17 @@ class DraftAttention:
     """As `causal`, with gradients and one softmax that also runs over each row's own keys."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self._join = compiled(join)
-        self._join_backward = compiled(join_backward)
+        rows, own = (0,), (0, 1)
+        self._join = compiled(join, {0: rows, 1: rows, 2: rows, 3: own, 4: own})
+        self._join_backward = compiled(join_backward, {0: rows, 1: rows, 2: rows, 3: own, 4: own, 5: rows, 6: rows})
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, own: tuple[Tensor, Tensor] | None, queries: Spans, keys: Spans
     ) -> Tensor:
         """``own`` are keys and values [passes so far, rows, kv_heads, D]."""
-        group = q.shape[1] // k.shape[1]
         own_k, own_v = own if own is not None else (None, None)
         how = queries, keys, self._join, self._join_backward
-        mixed: Tensor = _Joined.apply(  # type: ignore[no-untyped-call]
-            q, _spread(k, group), _spread(v, group), own_k, own_v, how
-        )
+        mixed: Tensor = _Joined.apply(q, k, v, own_k, own_v, how)  # type: ignore[no-untyped-call]
         return mixed.flatten(1)
 
 
@@ -124,7 +121,7 @@ def _spread(x: Tensor, group: int) -> Tensor:
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, queries: Spans, keys: Spans) -> tuple[Tensor, Tensor]:
-    """The mixed values [rows, heads, D] and the log-sum-exp of the scaled scores [rows, heads]."""
+    """The mixed values [rows, heads, D] and the log-sum-exp of the scaled scores [rows, heads]; keys as they are."""
     if not _flash(q):
         return _plain_forward(q, k, v, queries, keys)
     # Causal with fewer queries than keys: the last query sees the last key (flash attention 2.1 and later).
@@ -139,8 +136,8 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if not _flash(q):
         return _plain_backward(grad, q, k, v, out, lse, queries, keys)
-    # Of dropout alone, and there is none.
-    random, unused = torch.zeros(2, dtype=torch.uint64, device=q.device), torch.empty(0, device=q.device)
+    # Read for dropout alone, and there is none.
+    random, unused = torch.empty(2, dtype=torch.uint64, device=q.device), torch.empty(0, device=q.device)
     found = torch.ops.aten._flash_attention_backward(
         grad,
         q,
@@ -167,7 +164,8 @@ def _flash(q: Tensor) -> bool:
 
 def _plain_forward(q: Tensor, k: Tensor, v: Tensor, queries: Spans, keys: Spans) -> tuple[Tensor, Tensor]:
     out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
-    by_head = [x.transpose(0, 1) for x in (q, k, v)]
+    group = q.shape[1] // k.shape[1]
+    by_head = [x.transpose(0, 1) for x in (q, _spread(k, group), _spread(v, group))]
     for rows, slots in _pieces(queries, keys):
         q1, k1, v1 = by_head[0][:, rows], by_head[1][:, slots], by_head[2][:, slots]
         scores = _scores(q1, k1)
@@ -180,6 +178,8 @@ def _plain_forward(q: Tensor, k: Tensor, v: Tensor, queries: Spans, keys: Spans)
 def _plain_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, queries: Spans, keys: Spans
 ) -> tuple[Tensor, Tensor, Tensor]:
+    group = q.shape[1] // k.shape[1]
+    k, v = _spread(k, group), _spread(v, group)
     grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     through = (grad.float() * out.float()).sum(-1).transpose(0, 1).unsqueeze(-1)
     whole = lse.transpose(0, 1).unsqueeze(-1)
@@ -192,7 +192,7 @@ def _plain_backward(
         grad_q[rows] = (of_scores @ k1).transpose(0, 1)
         grad_k[slots] = (of_scores.transpose(1, 2) @ q1).transpose(0, 1)
         grad_v[slots] = (weights.to(v.dtype).transpose(1, 2) @ grad1).transpose(0, 1)
-    return grad_q, grad_k, grad_v
+    return grad_q, *(x.unflatten(1, (-1, group)).sum(2) for x in (grad_k, grad_v))
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.training.config import SHARING
 from workbench.training.loss import Labels
-from workbench.training.packs import Pack, judged_positions
+from workbench.training.packs import Pack, judged_count, runs, to_device
 from workbench.training.parts import Sample
 
-# Of the memory that is free when a run begins; the rest is for passes and logits.
-_SHARE_OF_FREE = 0.6
+# Of the memory that a run has when it begins; the rest is for passes and logits.
+_SHARE_OF_MEMORY = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Cache:
         self._pack = make_pack
         self._eos = eos
         tokens = sum(len(sample.ids) for sample in samples)
-        judged = sum(len(judged_positions(sample, eos)) for sample in samples)
+        judged = sum(judged_count(sample, eos) for sample in samples)
         needed = like.element_size() * (tokens * widths[0] + judged * widths[1]) + 4 * judged
         share = min(1.0, size_bytes / max(1, needed))
         self._features = _Rows(like.new_empty(int(share * tokens), widths[0]))
@@ -101,7 +104,7 @@ class Cache:
     def _keep(self, samples: Sequence[Sample], prepared: Prepared) -> None:
         token = judged = 0
         for sample in samples:
-            tokens, positions = len(sample.ids), len(judged_positions(sample, self._eos))
+            tokens, positions = len(sample.ids), judged_count(sample, self._eos)
             if self._features.room(tokens) and self._states.room(positions):
                 rows = slice(judged, judged + positions)
                 place = self._features.add(prepared.features[token : token + tokens])
@@ -110,16 +113,18 @@ class Cache:
             token, judged = token + tokens, judged + positions
 
     def _rows(self, places: Sequence[range]) -> Tensor:
-        device = self._features.rows.device
-        found = torch.cat([torch.arange(place.start, place.stop) for place in places])
-        return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found
+        starts, ends = np.array([(place.start, place.stop) for place in places], np.int64).T
+        return to_device(runs(starts, ends - starts), self._features.rows.device)
 
 
 def size_bytes(asked: float | str, device: torch.device) -> int:
-    """Bytes to keep: as asked (in GB), else a share of what a GPU has free; nothing on a CPU."""
+    """Bytes to keep: as asked (in GB), else a share of a GPU's memory; nothing on a CPU."""
     if not isinstance(asked, str):
         return int(asked * 1e9)
-    return int(_SHARE_OF_FREE * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
+    if device.type != "cuda":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return int(_SHARE_OF_MEMORY * min(free, total / int(os.environ.get(SHARING, "1"))))
 
 
 def _key(sample: Sample) -> tuple[int, int]:

@@ -16,6 +16,9 @@ from workbench.spec import Frozen, Name, Positive
 Share = Annotated[float, Field(ge=0, lt=1)]
 Above = Annotated[float, Field(gt=0)]
 
+SHARING = "WORKBENCH_TRAININGS_ON_GPU"
+"""Variable that says how many trainings share a GPU: those that begin together each see all of it free."""
+
 
 class TrainConfig(Frozen):
     """One drafter.
@@ -44,9 +47,11 @@ class TrainConfig(Frozen):
     capture
         0-based target layers whose output is captured, as ``eagle_aux_hidden_state_layer_ids``; ``None``: SGLang's own
         choice for the target's depth.
+    compile
+        ``auto``: on a GPU, from 400 steps on.
     cache_gb
         Memory of each process's device for what the target says about samples, which later epochs then need not compute
-        again; ``auto``: 60 % of what a GPU has free, nothing on a CPU.
+        again; ``auto``: 60 % of what a GPU has free, or of its part of one that trainings share; nothing on a CPU.
     dtype
         Of target and passes; the weights that are optimised are float32. ``auto``: bfloat16 on a GPU, else float32.
     """

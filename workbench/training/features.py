@@ -19,8 +19,8 @@ class Features:
         self._target = target
         self._capture = capture
         self._rope = Rope(target.shape, length, dtype=torch.float32, device=target.embed.device)
-        self._before = compiled(_before)
-        self._after = compiled(_after)
+        self._before = compiled(_before, {0: (0,), 3: (0,)})
+        self._after = compiled(_after, {0: (0,), 1: (0,)})
 
     @torch.no_grad()
     def __call__(self, pack: Pack) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ from workbench.training.packs import Pack
 
 DISCOUNT = 0.8
 # So many logits, of all passes together, are in memory at a time.
-_CHUNK_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 23}
+_CHUNK_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,13 @@ class Judge:
     def __init__(self, draft: Eagle3Draft, teacher: Teacher, compiled: Compiled) -> None:
         self._draft = draft
         self._teacher = teacher
-        self._rows = compiled(cross_entropy)
+        self._rows = compiled(cross_entropy, {0: (1,), 1: (0,), 2: (1,)})
 
     def __call__(self, states: Sequence[Tensor], pack: Pack, labels: Labels, weight: Tensor) -> Judgement:
         """``states`` are those of every pass before the final norm, ``weight`` [passes]."""
-        eps = self._draft.config.shape.rms_norm_eps
-        normed = [rms_norm(state, self._draft.norm, eps) for state in states]
+        normed = rms_norm(torch.stack(list(states)), self._draft.norm, self._draft.config.shape.rms_norm_eps)
         loss, losses, hits, judged = _Judged.apply(  # type: ignore[no-untyped-call]
-            self._draft.lm_head, self._teacher.kept_head, labels, pack, weight, self._rows, *normed
+            normed, self._draft.lm_head, self._teacher.kept_head, labels, pack, weight, self._rows
         )
         return Judgement(loss, losses, hits, judged)
 
@@ -119,45 +118,44 @@ class _Judged(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        states: Tensor,
         head: Tensor,
         teacher_head: Tensor,
         labels: Labels,
         pack: Pack,
         weight: Tensor,
         rows: Rows,
-        *states: Tensor,
     ) -> tuple[Tensor, ...]:
-        passes = len(states)
-        grads = [torch.zeros_like(state) for state in states]
+        passes, width = len(states), states.shape[-1]
+        flat, grad_states = states.reshape(-1, width), torch.zeros_like(states)
         grad_head = torch.zeros_like(head, dtype=torch.float32)
-        sums = torch.zeros(3, passes, dtype=torch.float32, device=head.device)
         reached = _reached(pack.depth, passes)
-        places = (pack.first - _column(passes, pack.first)).clamp(min=0)
+        # Rows of all passes, one pass behind the other.
+        column = _column(passes, pack.first)
+        places = (pack.first - column).clamp(min=0) + column * states.shape[1]
         masked = reached.logical_and(labels.best < len(head))
-        for piece in torch.arange(len(labels.best)).split(_rows(head, passes)):
-            part = slice(int(piece[0]), int(piece[-1]) + 1)
-            inputs = torch.stack([state[place] for state, place in zip(states, places[:, part], strict=True)])
-            losses, top, grad = rows(
-                functional.linear(inputs, head),
-                functional.linear(labels.states[part], teacher_head),
-                weight.unsqueeze(1) * masked[:, part],
-            )
-            sums[0] += (losses * masked[:, part]).sum(1)
-            sums[1] += (top == labels.best[part]).logical_and(reached[:, part]).sum(1)
-            grad_inputs = grad @ head
-            for into, place, add in zip(grads, places[:, part], grad_inputs, strict=True):
-                into.index_add_(0, place, add)
-            grad_head += (grad.flatten(0, 1).t() @ inputs.flatten(0, 1)).float()
-        sums[2] = reached.sum(1)
-        ctx.save_for_backward(grad_head.to(head.dtype), *grads)
-        losses, hits, judged = (row.clone() for row in sums)
+        weights_there = weight.unsqueeze(1) * masked
+        found: list[tuple[Tensor, Tensor]] = []
+        size = _rows(head, passes)
+        for start in range(0, len(labels.best), size):
+            part = slice(start, start + size)
+            inputs = flat[places[:, part]]
+            logits, truth = functional.linear(inputs, head), functional.linear(labels.states[part], teacher_head)
+            losses, top, grad = rows(logits, truth, weights_there[:, part].contiguous())
+            found.append((losses, top))
+            grad_states.view(-1, width).index_add_(0, places[:, part].flatten(), (grad @ head).flatten(0, 1))
+            grad_head += grad.flatten(0, 1).t() @ inputs.flatten(0, 1)
+        ctx.save_for_backward(grad_states, grad_head.to(head.dtype))
+        each, top = (torch.cat(pieces, 1) for pieces in zip(*found, strict=True))
+        losses = (each * masked).sum(1)
+        hits, judged = (top == labels.best).logical_and(reached).sum(1).float(), reached.sum(1).float()
         ctx.mark_non_differentiable(losses, hits, judged)
         return losses @ weight, losses, hits, judged
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        grad_head, *grads = ctx.saved_tensors
-        return grad_head * grad, None, None, None, None, None, *(one * grad for one in grads)
+        grad_states, grad_head = ctx.saved_tensors
+        return grad_states * grad, grad_head * grad, None, None, None, None, None
 
 
 def _column(passes: int, like: Tensor) -> Tensor:

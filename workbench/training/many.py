@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +21,13 @@ from workbench.progress import duration
 from workbench.terminal import Lines
 from workbench.trained import LOG, RECORD
 from workbench.training import judged
-from workbench.training.config import TrainConfig
+from workbench.training.config import SHARING, TrainConfig
 from workbench.training.study import OUTPUT, Study, write_config
 
 _POLL_S = 0.2
 _STOP_S = 20.0
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_ALL, _SAMPLES_A_STEP, _SAMPLES_A_MINUTE = 30_000, 90, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Result:
 class _Work:
     lines: Lines
     walks: Sequence[judged.Walk]
+    given: dict[str, str | None]
     places: queue.SimpleQueue[str | None]
+    on_one_gpu: int
     stop: threading.Event = field(default_factory=threading.Event)
     running: dict[str, Path] = field(default_factory=dict)
 
@@ -49,17 +53,16 @@ class _Work:
 def train_all(study: Study, *, jobs: int, lines: Lines) -> list[Result]:
     """Train what is not trained, in order; one that fails never stops the others.
 
-    With several ``jobs`` each process sees one GPU, in turn; without a GPU one run is trained at a time.
+    With several ``jobs`` each process sees one GPU; without a GPU one run is trained at a time.
     """
     gpus = visible_gpus()
-    places: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    for place in _places(study, gpus, jobs, lines):
-        places.put(place)
-    work = _Work(lines, study.walks, places)
     results = [Result(run.name, "kept") for run in study.runs if is_done(run, study.walks)]
     todo = [run for run in study.runs if not is_done(run, study.walks)]
     lines.say(f"{study.name}: {len(todo)} of {len(study.runs)} drafters to train, into {study.folder}")
-    pool = ThreadPoolExecutor(places.qsize(), "training")
+    places = _places(study, gpus, min(jobs, max(1, len(todo))), lines)
+    given = spread(todo[: len(places)], places)
+    work = _Work(lines, study.walks, given, queue.SimpleQueue(), max(Counter(places).values()))
+    pool = ThreadPoolExecutor(len(places), "training")
     try:
         results += _followed(work, [pool.submit(_train, work, run) for run in todo])
     finally:
@@ -89,7 +92,22 @@ def _places(study: Study, gpus: Sequence[str], jobs: int, lines: Lines) -> list[
         if jobs > 1:
             lines.say("no GPU: one drafter is trained at a time")
         return [None]
-    return [gpus[place % len(gpus)] for place in range(jobs)]
+    # There and back, so that the GPU of the longest run does not get the third longest, too.
+    there_and_back = [*gpus, *reversed(gpus)]
+    return [there_and_back[place % len(there_and_back)] for place in range(jobs)]
+
+
+def spread(first: Sequence[TrainConfig], places: Sequence[str | None]) -> dict[str, str | None]:
+    """Places of the runs that begin together, by name, so that each GPU has about as much to do."""
+    longest_first = sorted(first, key=_length, reverse=True)
+    return {run.name: place for run, place in zip(longest_first, places, strict=False)}
+
+
+def _length(run: TrainConfig) -> float:
+    """About how many samples it reads; only to compare runs of a study."""
+    if run.epochs is not None:
+        return run.epochs * (_ALL if run.prompts == "all" else run.prompts)
+    return _SAMPLES_A_STEP * run.steps if run.steps is not None else _SAMPLES_A_MINUTE * (run.minutes or 0)
 
 
 # --- one run -----------------------------------------------------------------------------------------------------
@@ -98,7 +116,7 @@ def _places(study: Study, gpus: Sequence[str], jobs: int, lines: Lines) -> list[
 def _train(work: _Work, run: TrainConfig) -> Result:
     if work.stop.is_set():
         return Result(run.name, "not begun")
-    place = work.places.get()
+    place = work.given.pop(run.name) if run.name in work.given else work.places.get()
     folder = Path(run.out)
     work.running[run.name] = folder
     try:
@@ -112,7 +130,8 @@ def _trained(work: _Work, run: TrainConfig, folder: Path, place: str | None) -> 
     began = time.monotonic()
 
     def execute(command: Sequence[str]) -> int:
-        return _execute(command, folder / OUTPUT, place, work.stop)
+        own = {} if place is None else {_VISIBLE: place, SHARING: str(work.on_one_gpu)}
+        return _execute(command, folder / OUTPUT, own, work.stop)
 
     if not (folder / RECORD).is_file():
         config = write_config(run)
@@ -134,12 +153,11 @@ def _failed(work: _Work, run: TrainConfig, folder: Path) -> Result:
     return Result(run.name, "failed", reason)
 
 
-def _execute(command: Sequence[str], output: Path, place: str | None, stop: threading.Event) -> int:
-    """Run a command to its end, or until ``stop``; what it says is added to ``output``."""
-    own = {} if place is None else {_VISIBLE: place}
+def _execute(command: Sequence[str], output: Path, own: Mapping[str, str], stop: threading.Event) -> int:
+    """Run a command to its end, or until ``stop``; what it says is added to ``output``. ``own`` are its variables."""
     with output.open("ab") as file:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=os.environ | own
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **own}
         )
         while True:
             try:

@@ -8,7 +8,7 @@ token, and nothing is drafted behind the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,51 +57,59 @@ class Pack:
     depth: Tensor
 
 
-def judged_positions(sample: Sample, eos: frozenset[int]) -> Ints:
-    """Positions u of the sample that are judged."""
+def judged_count(sample: Sample, eos: frozenset[int]) -> int:
+    """How many positions u of the sample are judged."""
     closing = int(sample.ids[-1]) in eos
-    return np.arange(max(1, sample.prompt_tokens), len(sample.ids) - closing)
+    return max(0, len(sample.ids) - closing - max(1, sample.prompt_tokens))
 
 
 def pack(samples: Sequence[Sample], passes: int, eos: frozenset[int], device: torch.device) -> Pack:
     """Put samples of at least two tokens each into one batch for ``passes`` passes."""
-    lengths = np.array([len(sample.ids) for sample in samples], np.int64)
-    start = _starts(lengths)
-    lowest = np.array([max(0, sample.prompt_tokens - passes) for sample in samples], np.int64)
-    asked = lengths - 1 - lowest
-    ask_start = _starts(asked)
-    rows, judged, first, depth = [], [], [], []
-    for i, sample in enumerate(samples):
-        positions = judged_positions(sample, eos)
-        slot = positions - 1 - lowest[i]
-        # Slots are numbered as tokens are, but each sequence has one fewer.
-        rows.append(np.arange(lowest[i], lengths[i] - 1) + start[i] - i)
-        judged.append(start[i] + positions)
-        first.append(ask_start[i] + slot)
-        depth.append(np.minimum(passes, slot + 1))
-
-    def move(values: Ints, dtype: torch.dtype = torch.long) -> Tensor:
-        made = torch.from_numpy(values).to(dtype)
-        return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made
-
-    def spans(values: Ints) -> Spans:
-        return Spans(tuple(values.tolist()), move(np.concatenate([[0], np.cumsum(values)]), torch.int32))
-
-    ranges = [np.arange(length) for length in lengths]
-    return Pack(
-        ids=move(np.concatenate([sample.ids.astype(np.int64) for sample in samples])),
-        places=move(np.concatenate(ranges)),
-        tokens=spans(lengths),
-        slots=spans(lengths - 1),
-        queries=spans(asked),
-        slot_tokens=move(np.concatenate([r[:-1] + s for r, s in zip(ranges, start, strict=True)])),
-        rows=move(np.concatenate(rows)),
-        row_tokens=move(np.concatenate([r + i for i, r in enumerate(rows)])),
-        row_ends=move(np.repeat(start + lengths - 1, asked)),
-        judged=move(np.concatenate(judged)),
-        first=move(np.concatenate(first)),
-        depth=move(np.concatenate(depth)),
+    lengths, prompts, judged = (
+        np.array(values, np.int64)
+        for values in zip(*((len(s.ids), s.prompt_tokens, judged_count(s, eos)) for s in samples), strict=True)
     )
+    start, order = _starts(lengths), np.arange(len(samples))
+    lowest = np.maximum(0, prompts - passes)
+    asked = lengths - 1 - lowest
+    # Of the first judged position, the slot before it is counted from the lowest that is asked.
+    first = np.maximum(1, prompts)
+    spans = {"tokens": lengths, "slots": lengths - 1, "queries": asked}
+    moved = _moved(
+        {
+            "ids": np.concatenate([sample.ids for sample in samples], dtype=np.int64),
+            "places": runs(np.zeros_like(start), lengths),
+            "slot_tokens": runs(start, lengths - 1),
+            # Slots are numbered as tokens are, but each sequence has one fewer.
+            "rows": runs(start + lowest - order, asked),
+            "row_tokens": runs(start + lowest, asked),
+            "row_ends": np.repeat(start + lengths - 1, asked),
+            "judged": runs(start + first, judged),
+            "first": runs(_starts(asked) + first - 1 - lowest, judged),
+            "depth": np.minimum(passes, runs(first - lowest, judged)),
+            **{name: np.concatenate([[0], np.cumsum(values)]) for name, values in spans.items()},
+        },
+        device,
+    )
+    made = {name: Spans(tuple(values.tolist()), moved.pop(name).int()) for name, values in spans.items()}
+    return Pack(**made, **moved)  # type: ignore[arg-type]
+
+
+def runs(starts: Ints, counts: Ints) -> Ints:
+    """``starts[i]``, ``starts[i] + 1``, ... of ``counts[i]`` numbers, for every i one behind the other."""
+    return np.repeat(starts - _starts(counts), counts) + np.arange(counts.sum())
+
+
+def to_device(values: Ints, device: torch.device) -> Tensor:
+    """A copy there, for which nobody waits."""
+    made = torch.from_numpy(values)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made
+
+
+def _moved(arrays: Mapping[str, Ints], device: torch.device) -> dict[str, Tensor]:
+    """All in one transfer."""
+    whole = to_device(np.concatenate(list(arrays.values())), device)
+    return dict(zip(arrays, whole.split([len(array) for array in arrays.values()]), strict=True))
 
 
 def _starts(lengths: Ints) -> Ints:

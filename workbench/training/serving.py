@@ -15,7 +15,7 @@ from workbench.launch.ready import answers
 from workbench.load import server_info
 from workbench.paths import project_root, slug
 from workbench.spec import Scalar, ServerConfig
-from workbench.sweep import CampaignSpec, Start
+from workbench.sweep import CampaignSpec, Start, find_campaign
 
 READY_TIMEOUT_S = {"reference": 300.0, "sglang": 3600.0}
 REFERENCE = "reference"
@@ -25,12 +25,18 @@ _REFERENCE_AT_ONCE = 2
 
 @contextlib.contextmanager
 def started(
-    engine: str, target: Path, *, concurrency: int, random_seed: int, log: Path, say: Callable[[str], None]
+    engine: str,
+    target: Path,
+    *,
+    like: str | None,
+    concurrency: int,
+    random_seed: int,
+    log: Path,
+    say: Callable[[str], None],
 ) -> Iterator[str]:
-    """The URL of a server of the target, started for the block."""
+    """The URL of a server of the target, started for the block with the server settings of the campaign ``like``."""
     campaign = _campaign(engine, target, concurrency)
-    flags: dict[str, Scalar] = {"random_seed": random_seed}
-    server = ServerConfig(max_running_requests=1 if engine == REFERENCE else concurrency, flags=flags)
+    server = server_for(like, 1 if engine == REFERENCE else concurrency, random_seed)
     start = Start("answers", server, None, None, ())
     with claim(0 if engine == REFERENCE else 1, on_wait=say) as gpus, reserved_port() as port:
         url = f"http://127.0.0.1:{port}"
@@ -45,6 +51,14 @@ def started(
             cwd=project_root(),
         ):
             yield url
+
+
+def server_for(like: str | None, at_once: int, random_seed: int) -> ServerConfig:
+    """The settings of a campaign's server, or SGLang's own, for so many requests at once."""
+    settings = ServerConfig() if like is None else find_campaign(like).server
+    flags: dict[str, Scalar] = {**settings.flags, "random_seed": random_seed}
+    sizes = {"max_running_requests": at_once, "cuda_graph_max_bs_decode": None}
+    return settings.model_copy(update={**sizes, "flags": flags})
 
 
 def _campaign(engine: str, target: Path, concurrency: int) -> CampaignSpec:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from workbench.drafter.checkpoint import save_draft
 from workbench.errors import UsageError
 from workbench.progress import duration
@@ -21,6 +23,8 @@ from workbench.training.state import Position
 from workbench.training.step import Stepper
 
 UNCOUNTED_STEPS = 3
+_ENOUGH_TO_COMPILE = 400
+"""Steps. Compiling takes some ten seconds and should save some hundredths of one a step."""
 
 Say = Callable[[str], None]
 
@@ -71,10 +75,10 @@ class _Run:
         self._processes = processes
         self._out = out
         self._say, self._overwrite = say, overwrite
-        self._compile = device.type == "cuda" if config.compile == "auto" else config.compile
+        self._steps = _steps(config, setup)
+        self._compile = _pays(device, self._steps) if config.compile == "auto" else config.compile
         self._stepper = Stepper(setup, config, processes, Compiled(self._compile))
         self._position = Position()
-        self._steps = _steps(config, setup)
         self._watch = Watch(device, UNCOUNTED_STEPS)
         self._marked = self._watch.mark()
         self._saved_at = time.monotonic()
@@ -263,6 +267,11 @@ def _steps(config: TrainConfig, setup: Setup) -> int | None:
     if config.epochs is None:
         return config.steps
     return order.steps_in(setup.samples, config.epochs, seed=config.seed, tokens=config.tokens_per_step)
+
+
+def _pays(device: torch.device, steps: int | None) -> bool:
+    """Whether compiling does."""
+    return device.type == "cuda" and (steps is None or steps >= _ENOUGH_TO_COMPILE)
 
 
 def _shown(lengths: dict[str, float]) -> str:

@@ -26,8 +26,8 @@ class Unroll:
         self._embed = embed
         self._passes = passes
         self._rope = Rope(draft.config.shape, length + passes, dtype=torch.float32, device=embed.device)
-        self._project = compiled(self._projected)
-        self._absorb = compiled(draft.absorb)
+        self._project = compiled(self._projected, {0: (0,), 1: (0,), 2: (0,)})
+        self._absorb = compiled(draft.absorb, {0: (0,), 1: (0,)})
         self._attention = DraftAttention(compiled)
 
     def __call__(self, pack: Pack, features: Tensor) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from workbench.analysis.views.checks import (
     drift_view,
     fairness_view,
+    interference_view,
     log_speeds,
     log_speeds_view,
     longest_log,
@@ -49,6 +50,7 @@ __all__ = [
     "experts_view",
     "experts_words",
     "fairness_view",
+    "interference_view",
     "labelled",
     "log_speeds",
     "log_speeds_view",

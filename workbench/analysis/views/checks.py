@@ -7,6 +7,7 @@ import pandas as pd
 from workbench.analysis.acceptance import sources_df
 from workbench.analysis.fairness import resolved_df
 from workbench.analysis.frames import Row, records
+from workbench.analysis.interference import interference_df
 from workbench.analysis.log_speed import MIN_WINDOWS
 from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
 from workbench.analysis.views.texts import renamed, share, texts
@@ -31,6 +32,20 @@ def fairness_view(tables: Tables) -> pd.DataFrame:
     grouped = found.groupby(by, sort=False, dropna=False)["label"]
     labels = grouped.apply(lambda same: few(dict.fromkeys(map(str, same)), 3)).reset_index(name="label")
     return renamed(labels, {**{name: name for name in by}, "label": "runs"})
+
+
+def interference_view(tables: Tables) -> pd.DataFrame:
+    """Starts that were measured with neighbours and without, one row a load."""
+    names = {
+        "server_id": "start",
+        "prompt_set": "prompts",
+        "max_concurrency": "at once",
+        "places": "starts at once",
+        "alone_tok_per_s": "tok/s alone",
+        "packed_tok_per_s": "tok/s with neighbours",
+        "ratio": "of its speed alone",
+    }
+    return renamed(interference_df(tables.runs), names)
 
 
 def resolved_view(tables: Tables) -> pd.DataFrame:

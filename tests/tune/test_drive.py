@@ -1,0 +1,92 @@
+"""The command on the scripted engine: it searches, writes the answer, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from live_campaigns import play, starts, write_project
+
+from workbench.errors import SpecError
+from workbench.paths import runs_dir
+from workbench.store import read_campaign
+from workbench.sweep import expand, find_campaign
+from workbench.terminal import Lines
+from workbench.tune import plan as plan_module
+from workbench.tune.drive import ADAPTIVE, ANSWER, Request, dry_run, passes_of, tune, visit_plan
+from workbench.tune.plan import Step
+from workbench.tune.state import Config, read_state
+
+QUIET = Lines(quiet=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = write_project(tmp_path / "project", repeats=2, sweep=[{"speculative_num_steps": [1, 2, 3]}])
+    play(monkeypatch, project)
+    return project
+
+
+def test_a_search_begins_with_what_tells_most_and_starts_nothing_in_a_dry_run(root: Path) -> None:
+    text = dry_run(Request("small"))
+    assert starts(root) == []
+    assert [line.split(":")[0] for line in text.splitlines() if line[0].isdigit()][1:] == [
+        "1. baseline-default at 1",
+        "2. eagle3-d-s3-k1-n4 at 1",
+        "3. eagle3-d-s1-k1-n2 at 1",
+    ]
+    assert text.startswith("4 configurations at 1 at once, 0 runs so far")
+
+
+def test_a_search_goes_on_where_it_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The scripted servers are as fast as each other; a search would try long to tell them apart.
+    monkeypatch.setattr(plan_module, "MAX_VISITS", 2)
+    # 0 minutes buy the one start whose price is not known.
+    first = tune(Request("small", budget_minutes=0.0), QUIET)
+    assert len(starts(root)) == 1
+    answer = json.loads(first.path.read_text())
+    assert [best["config"] for best in answer["best"]] == ["baseline-default"]
+    assert answer["next"]["config"] == "eagle3-d-s3-k1-n4"
+    assert first.exit_code == 1
+
+    tune(Request("small"), QUIET)
+    begun = len(starts(root))
+    names = {run.spec.server_id for run in read_campaign(runs_dir() / "small").runs}
+    assert {"baseline-default", "eagle3-d-s3-k1-n4", "eagle3-d-s1-k1-n2"} <= names
+
+    again = tune(Request("small"), QUIET)
+    assert len(starts(root)) == begun
+    answer = json.loads(again.path.read_text())
+    assert again.path == root / "data" / "runs" / "small" / ANSWER
+    assert answer["next"] is None
+    assert answer["gpu_minutes"]["starts"] == begun
+    assert answer["adaptive"] is None and not again.path.with_name(ADAPTIVE).exists()
+    leader = answer["best"][0]["config"]
+    assert answer["one_for_all"] == {"config": leader, "regret": {"1": 0.0}}
+    assert list(answer["commands"]) == [leader]
+
+
+def test_a_further_visit_has_a_folder_of_its_own(root: Path) -> None:
+    campaign = find_campaign("small")
+    plan, folder = expand(campaign), runs_dir() / "small"
+    tune(Request("small", budget_minutes=0.0), QUIET)
+    step = Step(Config("baseline-default"), (1,), "", confirms=True)
+    visit = visit_plan(campaign, plan, step, folder)
+    assert [start.server_id for start in visit.starts] == ["baseline-default-again"]
+    (run,) = visit.starts[0].runs
+    assert run.run_id.startswith("baseline-default-again-c1-")
+    assert run.content_hash() == plan.starts[0].runs[0].content_hash()
+    assert len(read_state(folder, plan).of("baseline-default")) == 1
+
+
+def test_looking_takes_half_the_passes_and_deciding_all(root: Path) -> None:
+    campaign = find_campaign("small", ["repeats=6"])
+    assert passes_of(campaign, Step(Config("x"), (1,), "")) == 3
+    assert passes_of(campaign, Step(Config("x"), (1,), "", confirms=True)) == 6
+    assert passes_of(find_campaign("small", ["repeats=1"]), Step(Config("x"), (1,), "")) == 1
+
+
+def test_several_prompt_sets_have_no_one_best(root: Path) -> None:
+    with pytest.raises(SpecError, match="one prompt set"):
+        dry_run(Request("small", ('workload.more_prompt_sets={"mt_bench": 2}',)))

@@ -1,0 +1,202 @@
+"""The accept length of configurations that were not run, from the histograms of those that were.
+
+A chain cut at n steps accepts the same first n drafts, so one long chain tells every shorter one: one plus the sum of
+its survival up to n. It is not exact, for the steps of a long chain begin at other places: of recorded chains 2 to 5
+steps were met within 2 % from 6 steps, one step alone accepted 2 to 4 % more than told. For a tree nothing of the kind
+holds. What is known of it is a range: at least about the chain of
+half its drafts (breadth displaces depth: SpecBundle's 7 steps, topk 4, 8 tokens accept less than the chain of 8), at
+most the widest measured tree cut at its depth. Such a range serves to rule trees out, it is no prediction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from workbench.analysis.frames import Floats, resample_weights
+from workbench.tune.state import Config, State, Visit, histogram_matrix
+
+MEASURED, FORCED, CHAIN, RANGE, UNKNOWN = "measured", "forced", "from a longer chain", "range", "not predicted"
+_SPREAD = 0.25  # of the gap between the two ends of a tree's range, as a standard deviation
+_UNLIKE = 0.2  # of that: how far two trees of one shape may still lie apart
+_Tree = tuple[Config, list[Visit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Accept length: ``value`` is missing where only a range is known, ``draws`` are for intervals and comparisons.
+
+    Draw i of every configuration belongs to the same resample of the prompts.
+    """
+
+    basis: str
+    value: float | None
+    draws: Floats
+
+
+def accept_length(state: State, config: Config, load: int, draws: int, seed: int = 0) -> Length:
+    """What is known of a configuration's accept length at a load."""
+    if config.is_baseline:
+        return Length(MEASURED, 1.0, np.ones(draws))
+    if config.forced is not None:
+        forced = min(config.forced, config.steps + 1.0)
+        return Length(FORCED, forced, np.full(draws, forced))
+    own = _at(state.of(config.name), load)
+    if own:
+        return _measured(own, draws, seed)
+    if config.is_chain:
+        longer = _longer_chains(state, config, load, config.steps)
+        return _shorter(longer, config.steps, draws, seed)
+    return _tree(state, config, load, draws, seed)
+
+
+@lru_cache(maxsize=64)
+def survival(visits: tuple[Visit, ...], draws: int, seed: int) -> tuple[Floats, Floats] | None:
+    """Share of verify steps that accept at least 1, 2 ... drafts, pooled; and the same of resamples over prompts."""
+    prompts, counts = histogram_matrix(visits)
+    if counts.sum() <= 0:
+        return None
+    at_least = np.flip(np.cumsum(np.flip(counts, axis=1), axis=1), axis=1)
+    total = at_least.sum(axis=0)
+    drawn = resample_weights(len(prompts), draws, seed) @ at_least
+    # A resample may draw only prompts without a verify step.
+    return total[1:] / total[0], drawn[:, 1:] / np.maximum(drawn[:, :1], 1.0)
+
+
+def _measured(own: Sequence[Visit], draws: int, seed: int) -> Length:
+    found = survival(tuple(own), draws, seed)
+    if found is not None:
+        return Length(MEASURED, 1 + float(found[0].sum()), 1 + found[1].sum(axis=1))
+    known = [visit.accept_length for visit in own if visit.accept_length is not None]
+    if not known:
+        return Length(UNKNOWN, None, np.full(draws, np.nan))
+    return Length(MEASURED, float(np.mean(known)), np.full(draws, np.mean(known)))
+
+
+def _shorter(longer: Sequence[Visit], steps: int, draws: int, seed: int) -> Length:
+    found = survival(tuple(longer), draws, seed) if longer else None
+    if found is None:
+        return Length(UNKNOWN, None, np.full(draws, np.nan))
+    return Length(CHAIN, 1 + float(found[0][:steps].sum()), 1 + found[1][:, :steps].sum(axis=1))
+
+
+def _chain_lengths(state: State, config: Config) -> dict[int, list[Visit]]:
+    """Visits of the drafter's chains that have histograms, by steps."""
+    found: dict[int, list[Visit]] = {}
+    for each in state.configs:
+        if each.is_chain and each.drafter == config.drafter and each.forced is None and each.name != config.name:
+            visits = [visit for visit in state.of(each.name) if visit.histograms]
+            if visits:
+                found.setdefault(each.steps, []).extend(visits)
+    return found
+
+
+def _tree(state: State, config: Config, load: int, draws: int, seed: int) -> Length:
+    """Somewhere between its ends, as far up as its width says and as the trees that were measured lie."""
+    trees = _measured_trees(state, config, load)
+    ends = _ends(state, config, trees, load, draws, seed)
+    if ends is None:
+        return Length(UNKNOWN, None, np.full(draws, np.nan))
+    low, high = ends
+    place, spread = _place(state, config, trees, load)
+    noise = np.random.default_rng([seed, config.steps, config.topk, config.draft_tokens]).standard_normal(draws)
+    share = np.clip(place + spread * noise, 0.0, max(1.0, place))
+    return Length(RANGE, None, low + share * (high - low))
+
+
+def _ends(
+    state: State, config: Config, trees: Sequence[_Tree], load: int, draws: int, seed: int
+) -> tuple[Floats, Floats] | None:
+    """Draws of the least and the most that a tree accepts."""
+    half = max(1, min(config.steps, (config.draft_tokens - 1) // 2))
+    chain = _shorter(_longer_chains(state, config, load, half), half, draws, seed)
+    if chain.value is None:
+        return None
+    if not trees:
+        return chain.draws, np.full(draws, config.steps + 1.0)
+    most = 1 + _deepened(_widest(trees), config.steps, draws, seed).sum(axis=1)
+    return chain.draws, np.maximum(most, chain.draws)
+
+
+def _place(state: State, config: Config, trees: Sequence[_Tree], load: int) -> tuple[float, float]:
+    """Mean and standard deviation of where a tree lies between its ends: 0 at the low one, 1 at the high one.
+
+    Before any is measured, as its width is to the widest's (logarithms); each measured one draws those like it along.
+    """
+    if not trees:
+        return 0.5, 2 * _SPREAD
+    widest = _width(_widest(trees)[0])
+    known = [each for each, _ in trees]
+    apart = []
+    for each, visits in trees:
+        ends = _ends(state, each, trees, load, 1, 0)
+        length = _measured(visits, 1, 0).value
+        gap = 0.0 if ends is None else float(ends[1][0] - ends[0][0])
+        seen = (length - float(ends[0][0])) / gap if ends is not None and length is not None and gap > 0 else 1.0
+        apart.append(min(max(seen, 0.0), 1.5) - _share(each, widest))
+    between = np.array([[_likeness(one, other) for other in known] for one in known])
+    across = np.array([_likeness(config, other) for other in known])
+    weights = np.linalg.solve(between + _UNLIKE**2 * np.eye(len(known)), across)
+    left = max(1.0 - float(weights @ across), _UNLIKE)
+    return _share(config, widest) + float(weights @ np.array(apart)), _SPREAD * math.sqrt(left)
+
+
+def _share(config: Config, widest: float) -> float:
+    return _width(config) / widest if widest > 0 else 1.0
+
+
+def _likeness(one: Config, other: Config) -> float:
+    """1 for the same shape, falling with the doublings of width, steps and topk between two."""
+    apart = (
+        (_width(one) - _width(other)) / math.log(2),
+        math.log2(one.steps / other.steps),
+        math.log2(one.topk / other.topk),
+    )
+    return math.exp(-sum(each**2 for each in apart) / 2)
+
+
+def _deepened(wide: _Tree, steps: int, draws: int, seed: int) -> Floats:
+    """Survival of a measured tree by depth, cut or carried on to ``steps``: at its last depth's own rate."""
+    found = survival(tuple(wide[1]), draws, seed)
+    assert found is not None
+    drawn = found[1][:, :steps]
+    while drawn.shape[1] < steps:
+        last = drawn[:, -1]
+        before = drawn[:, -2] if drawn.shape[1] > 1 else np.ones(draws)
+        drawn = np.column_stack([drawn, last * np.divide(last, before, out=np.zeros(draws), where=before > 0)])
+    return np.asarray(drawn, dtype=np.float64)
+
+
+def _width(config: Config) -> float:
+    """Logarithm of the drafts for each step: 0 for a chain."""
+    return math.log(max(1.0, (config.draft_tokens - 1) / config.steps))
+
+
+def _measured_trees(state: State, config: Config, load: int) -> list[_Tree]:
+    """The other trees of the drafter with a histogram."""
+    return [
+        (each, visits)
+        for each in state.configs
+        if each.drafter == config.drafter and each.topk > 1 and each.forced is None and each.name != config.name
+        if (visits := [visit for visit in _at(state.of(each.name), load) if visit.histograms])
+    ]
+
+
+def _widest(trees: Sequence[_Tree]) -> _Tree:
+    return max(trees, key=lambda found: (found[0].draft_tokens, found[0].topk, found[0].steps))
+
+
+def _longer_chains(state: State, config: Config, load: int, steps: int) -> list[Visit]:
+    """Visits of the drafter's shortest chain of at least so many steps."""
+    lengths = _chain_lengths(state, config)
+    longer = min((each for each in lengths if each >= steps), default=None)
+    return [] if longer is None else _at(lengths[longer], load)
+
+
+def _at(visits: Sequence[Visit], load: int) -> list[Visit]:
+    """Those at this load; where there are none, those at all loads, for acceptance hardly depends on it."""
+    return [visit for visit in visits if visit.load == load] or list(visits)
