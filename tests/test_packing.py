@@ -88,6 +88,7 @@ def test_what_a_place_is_told_is_what_was_meant() -> None:
 # --- going well --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_candidates_share_the_machine_and_baselines_have_it_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first two wait for each other: neither is done before the other measures.
     play(monkeypatch, root, speculative=["--step-ms", "20"])
@@ -150,6 +151,7 @@ def test_too_few_cpus_are_said_and_not_shared(root: Path, monkeypatch: pytest.Mo
     assert provenance(root, BASES[0])["cpus"] == sharing.listed(sharing.my_cpus())
 
 
+@pytest.mark.slow
 def test_a_finalist_is_measured_again_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch, root, speculative=["--step-ms", "10"])
     run()

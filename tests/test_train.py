@@ -148,6 +148,7 @@ def test_a_finished_folder_is_read_and_nothing_else_is(tmp_path: Path) -> None:
         train.train(Request(folder), QUIET)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_finished_drafter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")

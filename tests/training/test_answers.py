@@ -310,6 +310,7 @@ def test_an_embedded_engine_behind_a_url_is_not_asked_to_sample(target: Path) ->
 # --- the embedded engine -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_embedded_engine_answers(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed (extra: reference)")
     from tiny_models import target_config, target_tensors, write_model

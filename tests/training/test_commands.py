@@ -41,6 +41,7 @@ def test_training_and_evaluating(config: Path, tmp_path: Path, capsys: pytest.Ca
     assert "--answers, --prompts and --served" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_both_run_where_only_torch_and_small_packages_are(config: Path, tmp_path: Path) -> None:
     block = f"import sys; sys.modules.update(dict.fromkeys({LIGHT!r}))"
     code = (

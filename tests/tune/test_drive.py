@@ -39,6 +39,7 @@ def test_a_search_begins_with_what_tells_most_and_starts_nothing_in_a_dry_run(ro
     assert text.startswith("4 configurations at 1 at once, 0 runs so far")
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The scripted servers are as fast as each other; a search would try long to tell them apart.
     monkeypatch.setattr(plan_module, "MAX_VISITS", 2)
