@@ -145,6 +145,7 @@ def test_an_empty_or_missing_folder(tmp_path: Path) -> None:
     assert texts(index(tmp_path / "reports"), "section") == []
 
 
+@pytest.mark.slow
 def test_thousands_of_pages(tmp_path: Path) -> None:
     for number in range(2000):
         add(tmp_path, f"p{number:04}", campaign="big" if number % 2 else "other", answer="a" * 100)

@@ -121,6 +121,7 @@ def test_the_order_of_the_sweep_does_not_matter(root: Path) -> None:
     assert set(briefly(run()).values()) == {"kept"} and len(starts(root)) == 5
 
 
+@pytest.mark.slow
 def test_places_have_cpus_of_their_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = sorted(sharing.my_cpus())
     if len(here) < 2:
@@ -235,6 +236,7 @@ def test_a_place_that_is_killed_does_not_disturb_the_other(root: Path, monkeypat
     assert briefly(run()) == dict.fromkeys(ALL, "kept") | {name: "ok"}
 
 
+@pytest.mark.slow
 def test_a_disk_that_cannot_be_written_stops_all(root: Path) -> None:
     run("only=baseline-default")
     # What is to be replaced cannot be put aside.
@@ -294,6 +296,7 @@ measure.run_campaign(find_campaign("small"), say=print)
 """
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_no_process(root: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", MEASURE],

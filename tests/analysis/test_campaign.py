@@ -329,6 +329,7 @@ def test_names_with_markup_and_line_breaks_stay_on_one_line() -> None:
         assert "\n" not in "".join((answer.sentence, *answer.points, *answer.actions))
 
 
+@pytest.mark.slow
 def test_thousands_of_runs() -> None:
     tables = recorded(KIMI)
     many = pd.concat(

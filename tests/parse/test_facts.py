@@ -280,6 +280,7 @@ def test_cut_line_shows_what_it_has_only() -> None:
     assert facts_of(line + "\n").version_bracket == ("0.5.4.post1", "0.5.23")
 
 
+@pytest.mark.slow
 def test_memory_is_bounded() -> None:
     builder = FactsBuilder()
     pairs = (f"{i}.{j:02d}" for i in range(1, 61) for j in range(100))

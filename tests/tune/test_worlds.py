@@ -25,6 +25,7 @@ def regret_and_price(seed: int, configs: tuple[Config, ...], share: float) -> tu
     return max(world.regret(name, load) for load, name in leaders.items()), state.spent_s / full_s(world)
 
 
+@pytest.mark.slow
 def test_the_budget_holds_and_little_is_lost() -> None:
     found = np.array([regret_and_price(seed, grid(), 0.25) for seed in range(6)])
     assert found[:, 1].max() <= 0.25
