@@ -17,10 +17,10 @@ from workbench.sweep import CampaignSpec, find_campaign
 from workbench.terminal import Lines
 from workbench.trained import RECORD, read_record
 from workbench.training import judged
-from workbench.training.config import TrainConfig, read_config
+from workbench.training.config import TrainConfig, read_config, read_content
 from workbench.training.many import Result, listing, train_all
 from workbench.training.needs import check_torch
-from workbench.training.study import Study, is_study, read_content, read_study
+from workbench.training.study import Study, is_study, read_study
 
 if TYPE_CHECKING:
     from workbench import run

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from workbench.analysis.answers import control_servers, graphs_control, without
+from workbench.analysis.answers import control_servers, graphs_control
 from workbench.analysis.campaign import campaign_answer, diagnose_logs, draft_tokens_answer
 from workbench.analysis.cost import cost_df
+from workbench.analysis.sound import without_servers
 from workbench.analysis.speedup import speedup_df
 from workbench.paths import recorded_dir
 from workbench.table import load_tables
@@ -36,7 +37,7 @@ def test_a_control_says_what_graphs_are_worth() -> None:
 
 def test_a_control_is_no_fault_to_mend_and_no_break_even_of_the_campaign() -> None:
     costs, speedups = cost_df(COST.runs), speedup_df(COST.runs, COST.requests, n_boot=20)
-    assert len(without(COST.runs, costs, OFF)) == len(costs) - 1
+    assert len(without_servers(costs, COST.runs, OFF)) == len(costs) - 1
     answer = campaign_answer(COST, costs, speedups, diagnose_logs(COST))
     assert not any("disable-cuda-graph" in action for action in answer.actions)
     assert any(point.startswith("CUDA graphs off, as a control") for point in answer.points)

@@ -21,7 +21,14 @@ from workbench.analysis.scaling import (
     scaling_points_df,
 )
 from workbench.analysis.scaling.points import differing
-from workbench.analysis.sound import ServerKey, certain_faults, flagged_servers, sound_rows, wrong_flags
+from workbench.analysis.sound import (
+    ServerKey,
+    certain_faults,
+    flagged_servers,
+    sound_rows,
+    without_servers,
+    wrong_flags,
+)
 from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
 from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
 from workbench.analysis.wording import count, few, span, times
@@ -100,7 +107,7 @@ def campaign_answer(
     flagged, controls = flagged_servers(diagnoses), answers.control_servers(tables.runs)
     faults = [(key[1], finding) for key, finding in certain if key not in controls or finding.rule != _GRAPHS_OFF]
     costs, speedups = (
-        answers.without(tables.runs, sound_rows(table, tables, flagged), controls) for table in (costs, speedups)
+        without_servers(sound_rows(table, tables, flagged), tables.runs, controls) for table in (costs, speedups)
     )
     missing = answers.never_measured(costs)
     drift = drift_df(tables.runs, tables.requests)
@@ -172,7 +179,7 @@ def _lone_sizes(tables: Tables) -> list[str | None]:
 def draft_tokens_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """Which number of draft tokens is best, and what the points cannot tell."""
     controls = answers.control_servers(tables.runs)
-    costs = answers.without(tables.runs, sound_rows(costs, tables), controls)
+    costs = without_servers(sound_rows(costs, tables), tables.runs, controls)
     missing = answers.never_measured(costs)
     sentence = joined([answers.best_shape(costs, speedups), answers.next_run(missing) if missing else None])
     points = keep(
@@ -292,7 +299,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     """Does speculation pay, at which concurrency, and how sure is that."""
     flagged, controls = wrong_flags(tables), answers.control_servers(tables.runs)
     costs, speedups = (
-        answers.without(tables.runs, sound_rows(table, tables, flagged), controls) for table in (costs, speedups)
+        without_servers(sound_rows(table, tables, flagged), tables.runs, controls) for table in (costs, speedups)
     )
     drift = drift_df(tables.runs, tables.requests)
     points = keep(

@@ -42,13 +42,18 @@ def wrong_flags(tables: Tables) -> dict[ServerKey, Finding]:
 
 def sound_rows(table: pd.DataFrame, tables: Tables, flagged: Iterable[ServerKey] | None = None) -> pd.DataFrame:
     """The rows whose run was not served under a wrong flag (those of `wrong_flags` unless given)."""
-    bad = set(wrong_flags(tables) if flagged is None else flagged)
-    runs = {
+    return without_servers(table, tables.runs, wrong_flags(tables) if flagged is None else flagged)
+
+
+def without_servers(table: pd.DataFrame, runs: pd.DataFrame, servers: Iterable[ServerKey]) -> pd.DataFrame:
+    """The rows of a table whose run, one of ``runs``, is on none of these servers."""
+    bad = set(servers)
+    left_out = {
         (row["campaign"], row["run_id"])
-        for row in records(tables.runs[["campaign", "run_id", "server_id"]])
+        for row in records(runs[["campaign", "run_id", "server_id"]])
         if (row["campaign"], row["server_id"]) in bad
     }
-    if not runs:
+    if not left_out:
         return table
-    keep = [key not in runs for key in zip(table["campaign"], table["run_id"], strict=True)]
+    keep = [key not in left_out for key in zip(table["campaign"], table["run_id"], strict=True)]
     return table[pd.Series(keep, index=table.index, dtype=bool)]

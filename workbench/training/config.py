@@ -119,13 +119,13 @@ _MAY_CHANGE = (
 )
 
 
-def read_config(path: Path, settings: Sequence[str] = ()) -> TrainConfig:
-    """A config file, with ``key=value`` changes.
+def read_content(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """A training file as it is, with ``key=value`` changes.
 
     Raises
     ------
     SpecError
-        When it cannot be read, or is no valid config.
+        When it cannot be read or a change is none.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -141,8 +141,19 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> TrainConfig:
             content[key.strip()] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise SpecError(f"{value!r} is no value", where=f"--set {key}") from error
+    return content
+
+
+def read_config(path: Path, settings: Sequence[str] = ()) -> TrainConfig:
+    """A config file, with ``key=value`` changes.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, or is no valid config.
+    """
     try:
-        return TrainConfig.model_validate(content)
+        return TrainConfig.model_validate(read_content(path, settings))
     except ValidationError as error:
         raise _fault(error, path) from error
 

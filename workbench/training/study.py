@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from workbench.errors import SpecError
 from workbench.files import replacing
 from workbench.paths import project_root, slug
-from workbench.training.config import TrainConfig
+from workbench.training.config import TrainConfig, read_content
 from workbench.training.judged import Walk
 
 CONFIG, OUTPUT = "train.yaml", "train.log"
@@ -41,28 +41,6 @@ class Study:
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
-
-
-def read_content(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """A training file as it is, with ``key=value`` changes.
-
-    Raises
-    ------
-    SpecError
-        When it cannot be read or a change is none.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
-    if not isinstance(content, dict):
-        raise SpecError("holds no keys", where=path, next_step="write one `key: value` a line")
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "seed=1"')
-        content[key.strip()] = yaml.safe_load(value)
-    return content
 
 
 def is_study(content: Mapping[str, Any]) -> bool:

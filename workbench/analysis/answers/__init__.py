@@ -36,7 +36,7 @@ from workbench.analysis.answers.training import (
     training_sizes,
 )
 from workbench.analysis.answers.unmade import Missing, missing_sentence, never_measured, next_run
-from workbench.analysis.answers.without_graphs import control_servers, graphs_control, without
+from workbench.analysis.answers.without_graphs import control_servers, graphs_control
 
 __all__ = [
     "Answer",
@@ -90,6 +90,5 @@ __all__ = [
     "timing_noise",
     "training_sizes",
     "undecided",
-    "without",
     "wrong_flag",
 ]

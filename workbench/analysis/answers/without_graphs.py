@@ -28,17 +28,6 @@ def control_servers(runs: pd.DataFrame) -> set[ServerKey]:
     }
 
 
-def without(runs: pd.DataFrame, table: pd.DataFrame, servers: set[ServerKey]) -> pd.DataFrame:
-    """The rows of a table whose run is on none of these servers."""
-    names = {
-        (row["campaign"], row["run_id"])
-        for row in records(runs[["campaign", "run_id", "server_id"]])
-        if (row["campaign"], row["server_id"]) in servers
-    }
-    keep = [key not in names for key in zip(table["campaign"], table["run_id"], strict=True)]
-    return table[pd.Series(keep, index=table.index, dtype=bool)]
-
-
 def graphs_control(runs: pd.DataFrame, servers: set[ServerKey]) -> str | None:
     """What the same configuration reaches with and without graphs, at the lowest load that has both."""
     keys = list(zip(runs["campaign"], runs["server_id"], strict=True))
