@@ -15,7 +15,10 @@ import psutil
 import pytest
 import yaml
 
+from workbench import measure
 from workbench.paths import ROOT_ENV
+from workbench.recording import Ended
+from workbench.sweep import find_campaign
 
 CASE = "SCRIPTED_CASE"
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "10_run_campaign.ipynb"
@@ -131,3 +134,12 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def run(*settings: str, said: list[str] | None = None, **options: Any) -> list[Ended]:
+    say = (said if said is not None else []).append
+    return measure.run_campaign(find_campaign("small", settings), say=say, **options)
+
+
+def briefly(ended: list[Ended]) -> dict[str, str]:
+    return {run.run_id.rpartition("-")[0]: "kept" if run.reused else str(run.state) for run in ended}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_campaigns import PROMPTS, RUNS, of_case, play, run_folder, starts, states, status, write_project
+from live_campaigns import PROMPTS, RUNS, briefly, of_case, play, run, run_folder, starts, states, status, write_project
 
 from workbench import measure, recording
 from workbench.errors import InputError, RunFolderError, SpecError
-from workbench.recording import Ended, alone
+from workbench.recording import alone
 from workbench.spec import RunState
 from workbench.store import read_campaign, read_requests, read_run
 from workbench.sweep import find_campaign
@@ -26,15 +26,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project")
     play(monkeypatch, project)
     return project
-
-
-def run(*settings: str, said: list[str] | None = None, **options: Any) -> list[Ended]:
-    say = (said if said is not None else []).append
-    return measure.run_campaign(find_campaign("small", settings), say=say, **options)
-
-
-def briefly(ended: list[Ended]) -> dict[str, str]:
-    return {run.run_id.rpartition("-")[0]: "kept" if run.reused else str(run.state) for run in ended}
 
 
 # --- going well --------------------------------------------------------------------------------------------------

@@ -16,12 +16,23 @@ from typing import Any
 
 import psutil
 import pytest
-from live_campaigns import environment, of_case, play, run_folder, servers, starts, states, status, write_project
+from live_campaigns import (
+    briefly,
+    environment,
+    of_case,
+    play,
+    run,
+    run_folder,
+    servers,
+    starts,
+    states,
+    status,
+    write_project,
+)
 
 from workbench import live, measure, packing
 from workbench.errors import InputError
 from workbench.launch import sharing
-from workbench.recording import Ended
 from workbench.sweep import campaign_names, expand, find_campaign
 
 BASES = ("baseline-default-c1", "baseline-default-again-c1")
@@ -35,15 +46,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project", places=2, sweep=[{"speculative_num_steps": [2, 3, 4]}])
     play(monkeypatch, project)
     return project
-
-
-def run(*settings: str, said: list[str] | None = None, **options: Any) -> list[Ended]:
-    say = (said if said is not None else []).append
-    return measure.run_campaign(find_campaign("small", settings), say=say, **options)
-
-
-def briefly(ended: list[Ended]) -> dict[str, str]:
-    return {run.run_id.rpartition("-")[0]: "kept" if run.reused else str(run.state) for run in ended}
 
 
 def provenance(root: Path, start: str) -> dict[str, Any]:
