@@ -21,8 +21,8 @@ from workbench.spec import Origin, ReportedFigures, RunState
 from workbench.store import Campaign, RunFolder, find_campaigns, read_campaign, read_requests
 
 TRIAL, SMOLLM2, COST, KIMI = "h200_first_trial", "h200_smollm2", "h200_step_cost", "kimi_k25"
-SHAPE = "h200_kimi_shape"
-RUNS_AND_DRAFTERS = {KIMI: (12, 3), SMOLLM2: (9, 1), TRIAL: (35, 5), COST: (46, 1), SHAPE: (19, 1)}
+SHAPE, VARIANTS = "h200_kimi_shape", "h200_variants"
+RUNS_AND_DRAFTERS = {KIMI: (12, 3), SMOLLM2: (9, 1), TRIAL: (35, 5), COST: (46, 1), SHAPE: (22, 1), VARIANTS: (30, 1)}
 LOCAL_PATH = re.compile(rb"(?<![\w./:<])/[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from workbench.load.wire import fetch
 from workbench.prompts import Prompt, prompt_set, with_token_ids
 from workbench.spec import Workload
 
+PEER_SEED = 1
 # What `python -m sglang.bench_serving` does, without importing sglang (15 s) for every pass.
 PEER = """
 import contextlib, json, runpy, sys, traceback
@@ -77,14 +79,18 @@ def _alternate(
             ignore_eos=False,
             max_concurrency=concurrency,
         )
+        # bench_serving shuffles. The request that comes first is the only one without a cached prefix, and in 16-bit
+        # numbers its answer can be another one: where both clients begin alike, so do their texts.
+        ordered = list(prompts * rounds)
+        random.Random(PEER_SEED).shuffle(ordered)  # noqa: S311 - as bench_serving does
         for number in range(asked.passes + 1):  # the first is a warm-up
             if number % 2:
-                ours = _ours(asked.url, prompts * rounds, workload, stream=True)
+                ours = _ours(asked.url, ordered, workload, stream=True)
                 theirs = _theirs(asked, peer, texts * rounds, concurrency)
             else:
                 theirs = _theirs(asked, peer, texts * rounds, concurrency)
-                ours = _ours(asked.url, prompts * rounds, workload, stream=True)
-            whole = _ours(asked.url, prompts * rounds, workload, stream=False)
+                ours = _ours(asked.url, ordered, workload, stream=True)
+            whole = _ours(asked.url, ordered, workload, stream=False)
             if number:
                 found.append(
                     {
@@ -144,6 +150,7 @@ def _theirs(
             *("--dataset-name", "custom", "--dataset-path", str(data)),
             *("--num-prompts", str(len(texts)), "--sharegpt-output-len", str(asked.max_new_tokens)),
             *("--max-concurrency", str(concurrency), "--request-rate", "inf", "--temperature", "0"),
+            *("--seed", str(PEER_SEED)),
             *("--disable-ignore-eos", "--disable-tqdm", "--flush-cache", "--warmup-requests", "1"),
             *("--output-file", str(out)),
         ]

@@ -80,7 +80,13 @@ def test_one_interval_that_overlaps() -> None:
 
 
 def test_simulated_runs_are_no_shape_to_recommend() -> None:
-    said = best_shape(cost_rows(chain(1, 3.0, origin="simulated"), chain(2, 3.5, origin="simulated")), speedup_rows())
+    forced = {"origin": "simulated", "simulated_accept_length": 2.5}
+    said = best_shape(cost_rows(chain(1, 3.0, **forced), chain(2, 3.5, **forced)), speedup_rows())
+    assert said.startswith("Which number of draft tokens is best was not measured: acceptance is simulated in every")
+
+
+def test_no_run_at_all_is_no_shape() -> None:
+    said = best_shape(cost_rows(), speedup_rows())
     assert said == "Which number of draft tokens is best was not measured: no run has both its shape and a speed."
 
 

@@ -11,6 +11,7 @@ from workbench.analysis.answers import Answer, joined, keep
 from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
 from workbench.analysis.frames import most, records
 from workbench.analysis.interference import interference_words
+from workbench.analysis.prefills import prefills_of_runs_df, prefills_words
 from workbench.analysis.repetition import Varied
 from workbench.analysis.scaling import (
     ScalingFit,
@@ -120,6 +121,7 @@ def campaign_answer(
         answers.forced_break_even(costs),
         answers.accepts_nothing(tables.runs),
         answers.confounded(costs),
+        prefills_words(prefills_of_runs_df(tables)),
         answers.queued(tables.runs),
         *answers.lossless(losslessness_df(tables.requests, tables.runs)),
         *_lone_sizes(tables),
@@ -309,6 +311,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.graphs_control(tables.runs, controls),
         answers.break_even(costs),
         answers.forced_break_even(costs),
+        prefills_words(prefills_of_runs_df(tables)),
         answers.queued(tables.runs),
         *answers.lossless(losslessness_df(tables.requests, tables.runs)),
         answers.energy(tables.runs, speedups),

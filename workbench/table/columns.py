@@ -172,6 +172,7 @@ WINDOWS: tuple[Column, ...] = (
     Column("idle", "bool", "", "the window holds idle or start-up time: its speed means nothing", "derived"),
     Column("window_tokens", "float", "tokens", "log interval x running requests x accept length", "derived"),
     Column("window_s", "float", "s", "window_tokens / gen_tok_per_s", "derived"),
+    Column("prefills", "int", "", "prefill batches since the rank's line before; missing where none are logged", _LOG),
     Column("truncated", "bool", "", "the line was cut off", _LOG),
 )
 

@@ -54,6 +54,7 @@ class WindowsBuilder:
         self._all_opening = False
         self._running: dict[int, int | None] = {}
         self._has_prefill = False
+        self._prefills: Counter[frozenset[str]] = Counter()
         self._engine: VllmEngineRecord | None = None
         self._plain_rows: list[Row] = []
 
@@ -62,6 +63,7 @@ class WindowsBuilder:
             self._decode(record)
         elif isinstance(record, PrefillRecord):
             self._has_prefill = True
+            self._prefills[record.ranks] += 1
             if record.running_req == 0:
                 self._opening[dp_rank(record.ranks)] = True
         elif isinstance(record, LogEvent):
@@ -77,6 +79,7 @@ class WindowsBuilder:
             self._starts += 1
             self._most_accepted = _most_accepted(event)
             self._running.clear()
+            self._prefills.clear()
         if event.kind in (EventKind.READY, EventKind.FLUSH):
             # Nothing runs on any rank, seen or unseen.
             self._opening.clear()
@@ -102,6 +105,7 @@ class WindowsBuilder:
                 "gen_tok_per_s": record.gen_tok_per_s,
                 "before_req": self._running.get(rank, 0),
                 "opening": self._opening.get(rank, self._all_opening),
+                "prefills": self._prefills.pop(record.ranks, 0),
                 # Of a line with an impossible accept length the tokens are not known either.
                 "window_tokens": None if impossible else 1.0,
                 # "nan" is no plain line's missing value but one that cannot be read.
@@ -156,6 +160,8 @@ class WindowsBuilder:
         plain = table["accept_len"].isna() & ~table["truncated"].astype(bool)
         table["window_tokens"] = interval * table["running_req"].astype(float) * table["accept_len"].mask(plain, 1.0)
         table["window_s"] = (table["window_tokens"] / table["gen_tok_per_s"]).where(table["gen_tok_per_s"] > 0)
+        if not self._has_prefill:
+            table["prefills"] = pd.Series(pd.NA, index=table.index, dtype=table["prefills"].dtype)
         table["idle"] = _waited(table, tells_openings=self._has_prefill).astype("boolean")
         return table
 

@@ -7,6 +7,8 @@ import pytest
 from diagnosis_logs import decode, diagnosed, only, plain, recorded, rules, said, speculative_args, started, summary
 
 from workbench.analysis.diagnosis import RULES, Certainty, diagnose, loaded_dtypes, render_text
+from workbench.files import read_chunks
+from workbench.paths import recorded_dir
 from workbench.preflight.result import CheckResult, Severity
 
 
@@ -34,6 +36,21 @@ def test_the_recorded_wrong_flag_is_certain(h200) -> None:
         "almost nothing is accepted: accept length 1.02 of at most 4; restart with --speculative-algorithm EAGLE3."
     )
     assert [finding.rule for finding in diagnosis.findings if finding.is_fault] == ["wrong_flag"]
+
+
+def test_the_wrong_flag_is_named_within_the_first_windows() -> None:
+    """A server started in spite of the refusal; its log as far as the third decode line."""
+    lines: list[str] = []
+    (path,) = (recorded_dir() / "h200_variants/_servers/eagle-smollm2-135m-eagle3-s3-k1-n4").iterdir()
+    for line in b"".join(read_chunks(path)).decode().splitlines():
+        lines.append(line)
+        if sum("Decode batch" in seen for seen in lines[-3:]) == 3 or len(lines) > 200:
+            break
+    diagnosis = diagnosed(*lines)
+
+    assert len(diagnosis.figures) > 0 and sum("Decode batch" in line for line in lines) < 20
+    assert (diagnosis.findings[0].rule, diagnosis.findings[0].certainty) == ("wrong_flag", Certainty.CERTAIN)
+    assert diagnosis.verdict.startswith("Wrong flag: LlamaForCausalLMEagle3 is an EAGLE-3 drafter")
 
 
 def test_the_recorded_baseline_is_healthy(h200) -> None:

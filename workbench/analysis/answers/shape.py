@@ -18,6 +18,11 @@ def best_shape(costs: pd.DataFrame, speedups: pd.DataFrame) -> str:
     """
     real = at_lowest(real_runs(costs)).dropna(subset=["speedup", "num_draft_tokens"])
     if real.empty:
+        if costs["simulated_accept_length"].notna().any():
+            return (
+                "Which number of draft tokens is best was not measured: acceptance is simulated in every speculative "
+                "run. What each shape costs, and so the accept length that it needs, is below."
+            )
         return "Which number of draft tokens is best was not measured: no run has both its shape and a speed."
     sweep = _widest_sweep(real)
     if sweep is None:

@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     rules_drafter.low_accept_length,
     rules_drafter.decays_with_context,
     rules_load.unequal_ranks,
+    rules_load.prefills_interrupt,
     rules_adjusted.stretched_context,
     rules_adjusted.inherited_quantization,
     rules_setup.draft_checkpoint_remarks,

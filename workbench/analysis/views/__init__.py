@@ -13,7 +13,13 @@ from workbench.analysis.views.checks import (
     sources_view,
 )
 from workbench.analysis.views.compare import best_by_shape, compare_view, published_view
-from workbench.analysis.views.costs import energy_view, experts_view, experts_words, step_time_view
+from workbench.analysis.views.costs import (
+    energy_view,
+    experts_view,
+    experts_words,
+    prefills_view,
+    step_time_view,
+)
 from workbench.analysis.views.drafts import (
     accept_lengths_view,
     curves_view,
@@ -60,6 +66,7 @@ __all__ = [
     "offline_gaps_view",
     "offline_view",
     "points_view",
+    "prefills_view",
     "published_view",
     "required_acceptance_view",
     "resolved_view",

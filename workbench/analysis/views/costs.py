@@ -94,6 +94,30 @@ def _ends(values: pd.Series) -> tuple[int, int]:
     return int(values.min()), int(values.max())
 
 
+def prefills_view(found: pd.DataFrame) -> pd.DataFrame:
+    """What prefills take of each run's time and of its baseline's, and break-even with and without them."""
+    shown = found.assign(
+        **{
+            name: texts([f"{share:.0%}" for share in found[name]], found.index)
+            for name in ("prefill_share", "base_prefill_share")
+        }
+    )
+    names = {
+        "label": "run",
+        "max_concurrency": "at once",
+        "prefill_share": "prefills take",
+        "base_prefill_share": "of the baseline's time",
+        "prefill_ms": "a prefill (ms)",
+        "step_ms": "cycle (ms)",
+        "clean_step_ms": "between prefills (ms)",
+        "base_step_ms": "plain step (ms)",
+        "base_clean_step_ms": "plain step between (ms)",
+        "break_even": "break-even",
+        "clean_break_even": "between prefills",
+    }
+    return renamed(shown, names)
+
+
 def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
     """Energy a token beside speed, power, clock and memory, of the runs whose GPUs were sampled."""
     known = runs[runs["energy_j_per_tok"].notna() | runs["gpu_peak_memory_bytes"].notna()]
