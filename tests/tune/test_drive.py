@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from live_campaigns import play, starts, write_project
+from live_campaigns import play, starts, write_campaign, write_project
 
 from workbench.errors import SpecError
 from workbench.paths import runs_dir
@@ -18,6 +18,7 @@ from workbench.tune.drive import ADAPTIVE, ANSWER, Request, dry_run, passes_of, 
 from workbench.tune.plan import Step
 from workbench.tune.state import Config, read_state
 
+DRAFT = Path(__file__).parents[2] / "data" / "drafters" / "smollm2-135m-eagle3"
 QUIET = Lines(quiet=True)
 
 
@@ -37,6 +38,23 @@ def test_a_search_begins_with_what_tells_most_and_starts_nothing_in_a_dry_run(ro
         "3. eagle3-d-s1-k1-n2 at 1",
     ]
     assert text.startswith("4 configurations at 1 at once, 0 runs so far")
+
+
+def test_a_control_that_preflight_refuses_is_no_candidate(root: Path) -> None:
+    control = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3}
+    drafters = [{"name": "d", "model_path": str(DRAFT)}]
+    write_campaign(root, sweep=[{"speculative_num_steps": [1, 3]}, control], drafters=drafters)
+    text = dry_run(Request("small"))
+    assert text.startswith("3 configurations at 1 at once")
+    (left_out,) = [line for line in text.splitlines() if line.startswith("left out: ")]
+    assert left_out.startswith("left out: eagle-d-s3-k1-n4, --speculative-algorithm EAGLE with the EAGLE-3 draft class")
+
+
+def test_where_all_speculation_is_refused_there_is_nothing_to_choose(root: Path) -> None:
+    control = {"speculative_algorithm": "EAGLE", "speculative_num_steps": 3}
+    write_campaign(root, sweep=[control], drafters=[{"name": "d", "model_path": str(DRAFT)}])
+    with pytest.raises(SpecError, match="eagle-d-s3-k1-n4 is refused: --speculative-algorithm EAGLE"):
+        tune(Request("small"), QUIET)
 
 
 @pytest.mark.slow

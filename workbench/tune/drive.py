@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from workbench.launch.argv import server_argv, server_env
 from workbench.measure import run_campaign
 from workbench.models import check_engine, check_target, located
 from workbench.paths import COMMAND_LOCK, runs_dir
+from workbench.preflight import check_campaign, refusals
 from workbench.progress import OVERWRITE, Say
 from workbench.recording import alone, is_measured
 from workbench.spec import RunSpec
@@ -89,11 +90,14 @@ def tune(request: Request, lines: Lines) -> Outcome:
     campaign = request.read()
     check_target(campaign)
     check_engine(campaign)
-    plan, folder = expand(campaign), runs_dir() / campaign.name
+    plan, refused = _servable(campaign)
+    for name, why in refused.items():
+        lines.say(f"left out: {name}, {why}")
+    folder = runs_dir() / campaign.name
     with alone(folder, COMMAND_LOCK):
         state = _search(campaign, plan, folder, request.budget_minutes, lines)
         at = position(state)
-        _write(folder, campaign, plan, state, at)
+        _write(folder, campaign, plan, state, at, refused)
     text = "\n".join([*_said(campaign, plan, state, at), f"written: {folder / ANSWER}"])
     undecided = (at.step is None and not at.races) or any(b.state == UNDECIDED for b in best_by_load(state, at))
     return Outcome(text, folder / ANSWER, int(undecided))
@@ -102,12 +106,13 @@ def tune(request: Request, lines: Lines) -> Outcome:
 def dry_run(request: Request) -> str:
     """What would be measured first, and from what is measured already; nothing is started."""
     campaign = request.read()
-    plan, folder = expand(campaign), runs_dir() / campaign.name
+    (plan, refused), folder = _servable(campaign), runs_dir() / campaign.name
     state = read_state(folder, plan)
     first = list(calibration(state))
     lines = [
         f"{len(state.candidates)} configurations at {_listed(state.loads)} at once, {len(state.visits)} runs so far"
     ]
+    lines += [f"left out: {name}, {why}" for name, why in refused.items()]
     for number, step in enumerate(first, 1):
         lines.append(f"{number}. {step.config.name} at {_listed(step.loads)}: {step.why}")
         lines.append("   " + _command(_start_of(plan, step), campaign))
@@ -118,6 +123,25 @@ def dry_run(request: Request) -> str:
     hours = plan.gpu_hours
     lines.append("the full grid: " + ("not estimated" if hours is None else f"about {60 * hours:.0f} GPU minutes"))
     return "\n".join(lines)
+
+
+def _servable(campaign: CampaignSpec) -> tuple[Plan, dict[str, str]]:
+    """The plan without what preflight refuses, such as a control with the wrong flag, and why each was left out.
+
+    Raises
+    ------
+    SpecError
+        When every baseline or all else is refused: there is nothing to choose from.
+    """
+    plan = expand(campaign)
+    refused = refusals(check_campaign(plan))
+    kept = tuple(start for start in plan.starts if start.server_id not in refused)
+    roles = {start.role for start in kept}
+    lost = {start.role for start in plan.starts if start.server_id in refused} - roles
+    if lost:
+        name, why = next(iter(refused.items()))
+        raise SpecError(f"{name} is refused: {why}", where=campaign.name, next_step=f"workbench check {campaign.name}")
+    return replace(plan, starts=kept), refused
 
 
 # --- searching ---------------------------------------------------------------------------------------------------
@@ -237,7 +261,9 @@ def _adaptive(campaign: CampaignSpec, plan: Plan, state: State, at: Position) ->
     return {"config": config, "command": _command(start, campaign, more), "measured": False}
 
 
-def _write(folder: Path, campaign: CampaignSpec, plan: Plan, state: State, at: Position) -> None:
+def _write(
+    folder: Path, campaign: CampaignSpec, plan: Plan, state: State, at: Position, refused: Mapping[str, str]
+) -> None:
     single, gpus = one_for_all(at), gpus_of(campaign)
     full = full_grid_s(state, campaign.repeats, baseline_again=campaign.baseline_again)
     adaptive = _adaptive(campaign, plan, state, at)
@@ -254,7 +280,10 @@ def _write(folder: Path, campaign: CampaignSpec, plan: Plan, state: State, at: P
         "next": None if at.step is None else {"config": at.step.config.name, "why": at.step.why},
         "commands": _commands(campaign, plan, at),
         "adaptive": adaptive,
-        "left_out": [{"config": name, "load": load, "why": why} for (name, load), why in state.given_up.items()],
+        "left_out": [
+            *({"config": name, "load": None, "why": why} for name, why in refused.items()),
+            *({"config": name, "load": load, "why": why} for (name, load), why in state.given_up.items()),
+        ],
         "ranking": records(ranking_df(state, at)),
         "predicted": records(predicted_df(state, at.speeds)),
         "residuals": records(residuals_df(state)),
