@@ -9,12 +9,14 @@ over all time then says what this load costs, break-even between prefills what a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from workbench.analysis.frames import Row, most, records, typed
 from workbench.analysis.pairing import pairs
+from workbench.analysis.remembered import Part, remembered
 from workbench.analysis.wording import span
 from workbench.table import Tables
 
@@ -118,8 +120,7 @@ def prefills_of_runs_df(tables: Tables) -> pd.DataFrame:
     Loads are those of all slots busy. Runs whose log, or whose baseline's, does not tell are left out. ``break_even``
     is that of the log's whole time, ``clean_break_even`` the ratio of the steps between prefills.
     """
-    found = prefills_df(tables.windows, ("campaign", "run_id"))
-    told = {(row["campaign"], row["run_id"], row["running_req"]): row for row in records(found)}
+    told = {(row["campaign"], row["run_id"], row["running_req"]): row for row in _by_run(tables)}
     rows = []
     for pair in pairs(tables.runs):
         run, load = pair.run, pair.run["max_concurrency"]
@@ -128,6 +129,22 @@ def prefills_of_runs_df(tables: Tables) -> pd.DataFrame:
         if here is not None and there is not None and here["clean_step_ms"] and there["clean_step_ms"]:
             rows.append(_beside(run, here, there))
     return typed(rows, _OF_RUNS)
+
+
+def _by_run(tables: Tables) -> list[Row]:
+    """`prefills_df` of every run, log by log where the tables allow it: all windows together may be too many."""
+    by = ("campaign", "run_id")
+    if not tables.pieces:
+        return records(prefills_df(tables.windows, by))
+    rows: list[Row] = []
+    for campaign in tables.campaigns:
+        parts: list[Part] = [
+            (piece.made_from, lambda piece=piece: records(prefills_df(piece.read(), by)))  # type: ignore[misc]
+            for piece in tables.pieces
+            if piece.campaign == campaign
+        ]
+        rows += [row for found in remembered("prefills", campaign, parts) for row in cast(list[Row], found)]
+    return rows
 
 
 def _beside(run: Row, here: Row, there: Row) -> Row:

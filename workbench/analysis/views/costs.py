@@ -108,12 +108,10 @@ def prefills_view(found: pd.DataFrame) -> pd.DataFrame:
         "prefill_share": "prefills take",
         "base_prefill_share": "of the baseline's time",
         "prefill_ms": "a prefill (ms)",
-        "step_ms": "cycle (ms)",
-        "clean_step_ms": "between prefills (ms)",
-        "base_step_ms": "plain step (ms)",
+        "clean_step_ms": "cycle between (ms)",
         "base_clean_step_ms": "plain step between (ms)",
         "break_even": "break-even",
-        "clean_break_even": "between prefills",
+        "clean_break_even": "break-even between",
     }
     return renamed(shown, names)
 
