@@ -253,7 +253,14 @@ def test_settings_change_the_file() -> None:
 
 def test_the_shipped_campaigns() -> None:
     counts = {path.stem: len(expand(read_campaign_file(path)).starts) for path in CAMPAIGNS.glob("*.yaml")}
-    assert counts.keys() == {"quickstart", "h200_smollm2", "h200_variants", "h200_kimi_shape", "h200_scaling", "kimi_k25_8gpu"}
+    assert counts.keys() == {
+        "quickstart",
+        "h200_smollm2",
+        "h200_variants",
+        "h200_kimi_shape",
+        "h200_scaling",
+        "kimi_k25_8gpu",
+    }
     assert counts["quickstart"] == 3
     assert counts["kimi_k25_8gpu"] <= 40
     assert "eagle3-custom-v3-s3-k1-n4" in servers(expand(read_campaign_file(CAMPAIGNS / "kimi_k25_8gpu.yaml")))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.chat import load_chat
+from workbench.errors import UsageError, WorkbenchError
 from workbench.launch.argv import server_argv, server_env
 from workbench.launch.places import claim, reserved_port
 from workbench.launch.process import serve
@@ -50,13 +51,28 @@ class Beside:
 
 def main() -> int:
     asked = _arguments()
+    try:
+        return _checked(asked)
+    except WorkbenchError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+def _checked(asked: argparse.Namespace) -> int:
     campaign = find_campaign(asked.campaign, [*asked.set, f'only=["{asked.start}"]'])
     found = [start for start in expand(campaign).starts if start.server_id == asked.start]
     if not found:
         sys.stderr.write(f"no start {asked.start!r}; `workbench run {asked.campaign} --dry-run` names them\n")
         return 2
     beside = Beside(campaign, found[0], runs_dir() / campaign.name / "_checks")
-    beside.out.mkdir(parents=True, exist_ok=True)
+    if not (beside.out.parent / "campaign.json").is_file():
+        # Checks alone are no campaign that a page could be made of.
+        raise UsageError(
+            "nothing of this campaign is measured yet",
+            where=beside.out.parent,
+            next_step=f"workbench run {campaign.name}, then this",
+        )
+    beside.out.mkdir(exist_ok=True)
     at_one_server = [check for check in asked.checks if check != COUNT_EXPERTS]
     if at_one_server:
         with served(beside, {}) as url:

@@ -5,7 +5,7 @@
 
 Finished, failed and refused runs are copied with their reasons; logs, requests, GPU samples and metrics are gzipped
 (the same input gives the same bytes); origin becomes "recorded". What --hide names is replaced everywhere, in logs by
-text of the same length, so that byte offsets stay. A campaign that exists there is replaced.
+text of the same length, so that byte offsets stay. A campaign that exists there is replaced once the new one is whole.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import argparse
 import gzip
 import json
 import os
-import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workbench.paths import recorded_dir
+from workbench.errors import InputError, UsageError, WorkbenchError
+from workbench.paths import recorded_dir, slug
 from workbench.spec import Origin, Provenance, RunState, RunStatus
 from workbench.store import SERVERS, write_json
 
@@ -28,13 +29,58 @@ PACKED = ("requests.jsonl", "gpu.jsonl", "metrics.before.prom", "metrics.after.p
 KEPT = (RunState.OK, RunState.FAILED, RunState.TIMED_OUT, RunState.SKIPPED)
 
 
-def main() -> None:
+def main() -> int:
     asked = _arguments()
+    try:
+        hidden = _hidden(asked.hide)
+        target = _target(asked)
+        # What is there stays until all of the new one is written.
+        with tempfile.TemporaryDirectory(dir=_made(asked.out), prefix=".recording-") as scratch:
+            made = Path(scratch) / target.name
+            _record(asked, made, hidden)
+            if target.exists():
+                target.rename(Path(scratch) / "before")
+            made.rename(target)
+    except (WorkbenchError, OSError, ValueError) as error:
+        sys.stderr.write(f"{asked.campaign}: not recorded: {error}\n")
+        return 2 if isinstance(error, UsageError) else 1
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    sys.stdout.write(f"{target}: {size / 1e6:.2f} MB\n")
+    return 0
+
+
+def _hidden(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        text, _, neutral = pair.partition("=")
+        if not text or not neutral:
+            raise UsageError(f"{pair!r} is not TEXT=NEUTRAL", where="--hide")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _target(asked: argparse.Namespace) -> Path:
+    """Where it goes, once it is clear that there is something to record."""
+    if not (asked.campaign / "campaign.json").is_file():
+        raise UsageError("no measured campaign: it has no campaign.json", where=asked.campaign)
+    if any(asked.campaign.glob("*/requests.jsonl.gz")):
+        raise UsageError("is recorded already", where=asked.campaign, next_step="give the folder of data/runs")
+    name: str = asked.name or asked.campaign.resolve().name
+    if slug(name) != name:
+        raise UsageError(f"{name!r} is no name of a campaign: letters, digits, '-', '_' and '.'", where="--name")
+    if not asked.source.strip():
+        raise UsageError("is empty: say by whom, with which command, when", where="--source")
+    target: Path = asked.out / name
+    if target.resolve() == asked.campaign.resolve():
+        raise UsageError("would replace what it reads", where=target, next_step="give another --out or --name")
+    return target
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _record(asked: argparse.Namespace, target: Path, hidden: Mapping[str, str]) -> None:
     source: Path = asked.campaign
-    target = asked.out / (asked.name or source.name)
-    hidden = dict(pair.split("=", 1) for pair in asked.hide)
-    if target.exists():
-        shutil.rmtree(target)
     for name in ("campaign.json", "drafters.json"):
         _copy_text(source / name, target / name, hidden)
     titled = {key: value for key in ("title", "machine") if (value := getattr(asked, key))}
@@ -43,8 +89,6 @@ def main() -> None:
         _copy_text(check, target / "_checks" / check.name, hidden)
     for run in sorted(path.parent for path in source.glob("*/status.json") if not path.parent.name.startswith("_")):
         _record_run(run, target / run.name, asked, hidden)
-    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    sys.stdout.write(f"{target}: {size / 1e6:.2f} MB\n")
 
 
 def _record_run(run: Path, target: Path, asked: argparse.Namespace, hidden: Mapping[str, str]) -> None:
@@ -81,7 +125,10 @@ def _copy_text(source: Path, target: Path, hidden: Mapping[str, str]) -> None:
         text = source.read_text(encoding="utf-8")
         for name, neutral in hidden.items():
             text = text.replace(name, neutral)
-        json.loads(text)
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise InputError(f"is no JSON: {error}", where=source, next_step="mend or remove it") from error
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
 
@@ -113,4 +160,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,11 +26,11 @@ def _at(table: pd.DataFrame, running: int) -> pd.Series:
             "they disagree and the median line alone is near even, as it does not see cold starts",
         ),
         (1.20, 0.85, "not decidable", "they disagree"),
-        (0.63, 0.86, "loss", "both tell the same, though not how much"),
-        (0.89, 0.89, "loss", "both tell the same"),
+        (0.63, 0.86, "loss", "both on one side, though not how much"),
+        (0.89, 0.89, "loss", "both on one side"),
         (0.91, 0.70, "not decidable", "they disagree"),
-        (0.28, 0.43, "loss", "both tell the same"),
-        (2.0, 3.0, "win", "both tell the same"),
+        (0.28, 0.43, "loss", "both on one side"),
+        (2.0, 3.0, "win", "both on one side"),
         (1.06, 1.04, "not decidable", "too near to 1"),
         (1.01, 0.99, "not decidable", "too near to 1"),
         (float("nan"), 2.0, "not decidable", "not known"),
@@ -47,7 +47,7 @@ def test_from_logs_alone_the_reason_names_both_estimates() -> None:
     row = _at(log_speed_df(_recorded("sim25-s3"), _recorded("base")), 32)
     # The median lines are 22,155 and 25,731; the clients saw 13218.7 / 21046.9 = 0.63, which the whole log misses.
     assert row["verdict"] == "loss"
-    assert row["reason"].startswith("0.55x over the whole log, 0.86x by the median line: one pass, both tell the same")
+    assert row["reason"].startswith("0.55x over the whole log, 0.86x by the median line: one pass, both on one side")
 
 
 def test_few_lines_decide_nothing() -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.analysis.cost import cost_df
 from workbench.analysis.diagnosis import diagnose
 from workbench.analysis.prefills import MIN_LINES, prefills_df, prefills_of_runs_df, prefills_words
 from workbench.campaigns import campaign_folder
@@ -22,9 +23,12 @@ DECODE = (
 )
 
 
+ACCEPTED = "accept len: 2.00, accept rate: 0.33, "
+
+
 def log(folder: Path, *, clean: int, hit: int, prefills: int, algorithm: str = "'EAGLE3'") -> Path:
     """Cycles of 4 ms at accept length 2.0 and 8 running; with prefills of 30 ms each in ``hit`` lines."""
-    accepted = "accept len: 2.00, accept rate: 0.33, " if algorithm != "None" else ""
+    accepted = ACCEPTED if algorithm != "None" else ""
     tokens = 8 * 10 * (2.0 if accepted else 1.0)  # of ten steps
     opening = DECODE.format(accepted=accepted, speed=5.0)
     lines = [ARGS.format(algorithm=algorithm), PREFILL.replace("req: 7", "req: 0"), opening]
@@ -67,14 +71,55 @@ def test_a_log_without_prefill_lines_is_not_taken_for_one_without_prefills(tmp_p
     assert prefills_df(windows).empty
 
 
-def test_prefills_of_other_ranks_are_not_counted(tmp_path: Path) -> None:
-    path = log(tmp_path, clean=6, hit=2, prefills=1)
+def tagged(path: Path, prefill: str, decode: str) -> list[int]:
+    """Prefills by decode line, of a log whose lines are tagged."""
     lines = [
-        line.replace(":00:01]", ":00:01 DP1 TP1]").replace(":00:02]", ":00:02 DP0 TP0]")
+        line.replace(":00:01]", f":00:01{prefill}]").replace(":00:02]", f":00:02{decode}]")
         for line in path.read_text().splitlines(keepends=True)
     ]
     path.write_text("".join(lines), encoding="utf-8")
-    assert list(summary(path).windows["prefills"]) == [0] * 9
+    return [int(count) for count in summary(path).windows["prefills"]]
+
+
+def test_prefills_are_those_of_the_data_parallel_rank(tmp_path: Path) -> None:
+    path = log(tmp_path, clean=6, hit=2, prefills=1)
+    assert tagged(path, " DP1 TP1", " DP0 TP0") == [0] * 9
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [(" TP0", " TP1"), ("", " TP0"), (" TP0", "")])
+def test_prefills_that_only_another_tensor_rank_logs_count(tmp_path: Path, prefill: str, decode: str) -> None:
+    path = log(tmp_path, clean=6, hit=2, prefills=3)
+    assert tagged(path, prefill, decode) == [1, 0, 0, 0, 0, 0, 0, 3, 3]
+
+
+def test_text_that_only_looks_like_a_prefill_is_none(tmp_path: Path) -> None:
+    path = log(tmp_path, clean=6, hit=2, prefills=1)
+    path.write_text(path.read_text().replace("#new-seq: 1", "#new-seq: NaN"), encoding="utf-8")
+    assert summary(path).windows["prefills"].fillna(0).sum() == 0
+
+
+def test_first_lines_count_where_the_client_never_waits(tmp_path: Path) -> None:
+    path = log(tmp_path, clean=5, hit=0, prefills=0)
+    # A phase that begins with a prefill of 30 ms, and one after a flush.
+    opening = [PREFILL.replace("req: 7", "req: 0"), DECODE.format(accepted=ACCEPTED, speed=160 / 0.070)]
+    flush = "[2026-11-30 10:00:03] Cache flushed successfully!"
+    path.write_text(path.read_text() + "\n".join([*opening, flush, *opening]) + "\n", encoding="utf-8")
+    windows = summary(path).windows
+    assert list(windows["fresh"].fillna(False))[-2:] == [False, True]
+    (row,) = prefills_df(windows, always_busy=True).to_dict("records")
+    # Six lines of 40 ms (the very first is idle), one prefill of 30 ms.
+    assert row["prefill_share"] == pytest.approx(0.030 / (6 * 0.040 + 0.030), rel=1e-3)
+    (row,) = prefills_df(windows).to_dict("records")
+    assert row["prefill_share"] == 0
+
+
+def test_a_speculative_line_without_its_length_tells_no_cycle(tmp_path: Path) -> None:
+    path = log(tmp_path, clean=6, hit=0, prefills=0)
+    text = path.read_text()
+    path.write_text(text.replace("accept len: 2.00, accept rate: 0.33, ", "", 3), encoding="utf-8")
+    (row,) = prefills_df(summary(path).windows).to_dict("records")
+    assert row["num_windows"] == 4  # of six, two without; the opening line lost its own, too
+    assert row["clean_step_ms"] != row["clean_step_ms"]
 
 
 def test_the_diagnosis_names_what_prefills_take(tmp_path: Path) -> None:
@@ -97,16 +142,34 @@ def test_few_prefills_are_not_worth_a_word(tmp_path: Path) -> None:
     assert "prefills_interrupt" not in {finding.rule for finding in found.findings}
 
 
-def test_recorded_runs_tell_a_load_from_a_cycle() -> None:
-    """Counted by hand in the logs of the last pass at 32 at once: 135 prefills with the drafter, 15 when forced."""
-    tables = load_tables(campaign_folder("h200_variants"))
-    found = prefills_of_runs_df(tables).set_index("label")
-    real, forced = (
-        found.loc[f"eagle3-smollm2-135m-eagle3-s3-k1-n4{name}"]
-        for name in (", 32 at once", "-sim2.5, 32 at once (simulated)")
+def test_where_every_line_has_a_prefill_it_cannot_be_told(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    found = diagnose(
+        summary(log(tmp_path, clean=1, hit=9, prefills=1)),
+        baseline=summary(log(tmp_path / "plain", clean=10, hit=2, prefills=1, algorithm="None")),
     )
-    assert real["prefill_share"] > 0.6 and forced["prefill_share"] < 0.05
-    assert 2 < forced["clean_break_even"] < 3.5 and forced["break_even"] < 1.1
-    words = prefills_words(prefills_of_runs_df(tables))
-    assert words.startswith("At 32 at once prefills take 69% of the time of eagle3-smollm2-135m-eagle3-s3-k1-n4")
+    (finding,) = [finding for finding in found.findings if finding.rule.startswith("prefills")]
+    assert finding.title.startswith("What prefills take at 8 running requests cannot be told")
+    assert "--decode-log-interval 10" in finding.next_action
+
+
+def test_a_speculative_log_is_no_baseline_to_compare_with(tmp_path: Path) -> None:
+    one = summary(log(tmp_path, clean=5, hit=10, prefills=2))
+    (finding,) = [item for item in diagnose(one, baseline=one).findings if item.rule == "prefills_interrupt"]
+    assert not any("baseline" in evidence for evidence in finding.evidence)
+
+
+def test_recorded_runs_tell_a_load_from_a_cycle() -> None:
+    """By the logs at 32 at once: about 132 prefills a pass with the drafter, 15 when forced; at 1 both read alike."""
+    tables = load_tables(campaign_folder("h200_variants"))
+    found = prefills_of_runs_df(tables, cost_df(tables.runs)).set_index("label")
+    real, forced, alone = (
+        found.loc[f"eagle3-smollm2-135m-eagle3-s3-k1-n4{name}"]
+        for name in (", 32 at once", "-sim2.5, 32 at once (simulated)", ", 1 at once")
+    )
+    assert real["prefill_share"] > 0.6 > real["base_prefill_share"] - 0.05 and 0.2 < forced["prefill_share"] < 0.4
+    assert 2 < forced["clean_break_even"] < 3.5 and forced["break_even"] < 1.6
+    assert alone["clean_break_even"] == pytest.approx(alone["break_even"], rel=0.03)
+    words = prefills_words(found.reset_index())
+    assert words.startswith("At 32 at once prefills take 68% of the time of eagle3-smollm2-135m-eagle3-s3-k1-n4")
     assert "Forced acceptance ends requests together" in words

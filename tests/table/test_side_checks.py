@@ -61,3 +61,28 @@ def test_the_recorded_checks_are_read() -> None:
     assert len(checks.cross_check.passes) == 8
     # 40 steps in which the GPU worked 2.23 of 7.67 ms
     assert (round(checks.step_profile.gpu_busy_ms, 2), round(checks.step_profile.cycle_ms, 2)) == (2.23, 7.67)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("router.json", {"nosie": {"1": {"passes": 1, "experts": 8}}}, "neither noise nor plain"),
+        ("router.json", {"noise": {"9" * 30: {"passes": 1, "experts": 8}}}, "noise"),
+        (
+            "step_profile.json",
+            {"steps": 1, "cycle_ms": 7.7, "gpu_busy_ms": 99, "kernels_a_step": 5},
+            "the GPU worked longer than the step took",
+        ),
+    ],
+)
+def test_values_that_cannot_be_are_named(tmp_path: Path, name: str, content: object, said: str) -> None:
+    (tmp_path / "_checks").mkdir()
+    (tmp_path / "_checks" / name).write_text(json.dumps(content))
+    checks, (problem,) = read_side_checks(tmp_path)
+    assert checks == SideChecks() and said in problem.what and "remove the file" in problem.what
+
+
+def test_a_folder_in_place_of_a_check_is_named(tmp_path: Path) -> None:
+    (tmp_path / "_checks" / "router.json").mkdir(parents=True)
+    checks, (problem,) = read_side_checks(tmp_path)
+    assert checks.router is None and "no file" in problem.what

@@ -74,6 +74,11 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--tokenizer", type=Path, required=True)
     asked = parser.parse_args()
+    if asked.layers < 2:
+        parser.error("--layers: the first one is dense, so 2 or more")
+    missing = [name for name in TOKENIZER if not (asked.tokenizer / name).is_file()]
+    if missing:
+        parser.error(f"--tokenizer: no {' and no '.join(missing)} in {asked.tokenizer}")
     # Three, as SGLang 0.5.14 sizes its buffers, and not 1 first: then it would take the layers behind these, and a
     # model of four layers has no three others. Read as inputs of the layers 1, 2 and 3.
     captured = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}}

@@ -8,8 +8,7 @@ import pandas as pd
 
 from workbench.analysis import answers
 from workbench.analysis.answers import Answer, joined, keep
-from workbench.analysis.diagnosis import Diagnosis, Finding
-from workbench.analysis.diagnosis.of_campaigns import judged_logs
+from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
 from workbench.analysis.frames import most, records
 from workbench.analysis.interference import interference_words
 from workbench.analysis.prefills import prefills_of_runs_df, prefills_words
@@ -34,7 +33,7 @@ from workbench.analysis.sound import (
 from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
 from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
 from workbench.analysis.wording import count, few, span, times
-from workbench.table import Tables
+from workbench.table import LogSummary, Tables
 
 Fits = Mapping[str, tuple[pd.DataFrame, ScalingFit]]
 
@@ -44,7 +43,11 @@ _NO_RUN = "This campaign holds no run that can be read."
 
 def diagnose_logs(tables: Tables) -> dict[ServerKey, Diagnosis]:
     """A diagnosis for every server log, each beside the baseline's log of its group where there is one."""
-    return judged_logs(tables, _baseline_keys(tables), _simulated_lengths(tables))
+    baselines, simulated = _baseline_logs(tables), _simulated_lengths(tables)
+    return {
+        key: diagnose(log, baseline=baselines.get(key), simulated_length=simulated.get(key))
+        for key, log in tables.logs.items()
+    }
 
 
 def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
@@ -53,14 +56,14 @@ def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
     return {(row["campaign"], row["server_id"]): row["simulated_accept_length"] for row in records(forced)}
 
 
-def _baseline_keys(tables: Tables) -> dict[ServerKey, ServerKey]:
-    """Speculative server to the first baseline server of its campaign and group."""
+def _baseline_logs(tables: Tables) -> dict[ServerKey, LogSummary]:
+    """Speculative server to the log of the first baseline server of its campaign and group."""
     servers = tables.runs.drop_duplicates(["campaign", "server_id"])
-    plain: dict[tuple[str, str], ServerKey] = {}
+    plain: dict[tuple[str, str], LogSummary] = {}
     for row in records(servers[servers["role"] == "baseline"]):
-        key = (row["campaign"], row["server_id"])
-        if key in tables.logs:
-            plain.setdefault((row["campaign"], row["baseline_group"]), key)
+        log = tables.logs.get((row["campaign"], row["server_id"]))
+        if log is not None:
+            plain.setdefault((row["campaign"], row["baseline_group"]), log)
     return {
         (row["campaign"], row["server_id"]): plain[row["campaign"], row["baseline_group"]]
         for row in records(servers[servers["role"] == "speculative"])
@@ -69,21 +72,23 @@ def _baseline_keys(tables: Tables) -> dict[ServerKey, ServerKey]:
 
 
 def headline(costs: pd.DataFrame, speedups: pd.DataFrame | None = None) -> dict[str, str]:
-    """The numbers below an answer: best speedup, best accept length and break-even at the lowest concurrency.
+    """The numbers below an answer: best speedup, and best accept length and break-even at the lowest concurrency.
 
     The speedup is that of ``speedups`` where given, which the sentences are made from: it pairs prompts, costs do not.
     """
     lowest = answers.at_lowest(costs)
     single = answers.real_runs(lowest)
     said: dict[str, str] = {}
-    gains = single if speedups is None else answers.real_runs(answers.at_lowest(speedups))
-    if gains["speedup"].notna().any():
-        said["best speedup"] = times(gains["speedup"].max())
+    gains = answers.real_runs(costs if speedups is None else speedups).dropna(subset=["speedup"])
+    if len(gains):
+        best = most(gains, "speedup")
+        elsewhere = best["max_concurrency"] is not None and best["max_concurrency"] > costs["max_concurrency"].min()
+        said["best speedup"] = times(best["speedup"]) + (f" at {best['max_concurrency']}" if elsewhere else "")
     if single["accept_length_high"].notna().any():
         best = most(single, "accept_length_high")
         said["best accept length"] = span(best["accept_length_low"], best["accept_length_high"])
     level = answers.shared_level(costs)
-    told_by = lowest.dropna(subset=["break_even"]) if level is None else level.runs
+    told_by = answers.as_served(lowest).dropna(subset=["break_even"]) if level is None else level.runs
     if len(told_by):
         forced = " (simulated)" if answers.real_runs(told_by).empty else ""
         said["break-even"] = (
@@ -118,7 +123,8 @@ def campaign_answer(
         answers.forced_break_even(costs),
         answers.accepts_nothing(tables.runs),
         answers.confounded(costs),
-        prefills_words(prefills_of_runs_df(tables)),
+        answers.one_against_one(tables.runs, costs),
+        prefills_words(prefills_of_runs_df(tables, costs)),
         answers.queued(tables.runs),
         *answers.lossless(losslessness_df(tables.requests, tables.runs)),
         *_lone_sizes(tables),
@@ -308,7 +314,8 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.graphs_control(tables.runs, controls),
         answers.break_even(costs),
         answers.forced_break_even(costs),
-        prefills_words(prefills_of_runs_df(tables)),
+        answers.one_against_one(tables.runs, costs),
+        prefills_words(prefills_of_runs_df(tables, costs)),
         answers.queued(tables.runs),
         *answers.lossless(losslessness_df(tables.requests, tables.runs)),
         answers.energy(tables.runs, speedups),

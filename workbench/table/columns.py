@@ -169,6 +169,7 @@ WINDOWS: tuple[Column, ...] = (
     Column("cuda_graph", "bool", "", "the window's last step ran in a CUDA graph", _LOG),
     Column("gen_tok_per_s", "float", "tok/s", "tokens since the last line over time since the last line", _LOG),
     Column("opening", "bool", "", "first line of a phase: nothing ran when its window began", "derived"),
+    Column("fresh", "bool", "", "first line since the server was ready or its cache was flushed", "derived"),
     Column("idle", "bool", "", "the window holds idle or start-up time: its speed means nothing", "derived"),
     Column("window_tokens", "float", "tokens", "log interval x running requests x accept length", "derived"),
     Column("window_s", "float", "s", "window_tokens / gen_tok_per_s", "derived"),

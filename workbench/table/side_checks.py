@@ -7,9 +7,9 @@ count experts (tools/kimi_shape).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from workbench.errors import Problem
 
@@ -27,9 +27,15 @@ class ClientPass(_File):
     completed: int = Field(ge=0)
     duration_s: float = Field(gt=0)
     total_output_tokens: int = Field(ge=0)
-    output_tok_per_s: float = Field(gt=0)
-    accept_length: float | None = None
-    server_accept_length: float | None = None
+    output_tok_per_s: float = Field(gt=1e-3, lt=1e9)
+    accept_length: float | None = Field(default=None, ge=0, le=1000)
+    server_accept_length: float | None = Field(default=None, ge=0, le=1000)
+
+    @model_validator(mode="after")
+    def _requests_give_tokens(self) -> Self:
+        if self.total_output_tokens < self.completed:
+            raise ValueError("fewer tokens than answers")
+        return self
 
 
 class CrossPass(_File):
@@ -53,7 +59,7 @@ class CrossCheck(_File):
 class Share(_File):
     """A kernel, a call of CUDA's runtime or a function: milliseconds and number of calls a step."""
 
-    name: str
+    name: str = Field(max_length=500)
     ms_a_step: float = Field(ge=0)
     a_step: float = Field(ge=0)
 
@@ -69,6 +75,12 @@ class StepProfile(_File):
     runtime_calls: tuple[Share, ...] = ()
     python: tuple[Share, ...] = ()
 
+    @model_validator(mode="after")
+    def _the_gpu_works_within_the_step(self) -> Self:
+        if self.gpu_busy_ms > self.cycle_ms:
+            raise ValueError("the GPU worked longer than the step took")
+        return self
+
 
 class ExpertCount(_File):
     """Distinct experts that a layer reached, in the mean over its passes with some number of tokens."""
@@ -77,11 +89,20 @@ class ExpertCount(_File):
     experts: float = Field(gt=0)
 
 
+Tokens = Annotated[int, Field(gt=0, le=1_000_000)]
+
+
 class Router(_File):
     """By number of tokens a pass: with the random router of the runs, and with the model's own where it was tried."""
 
-    noise: dict[int, ExpertCount] = Field(default_factory=dict)
-    plain: dict[int, ExpertCount] = Field(default_factory=dict)
+    noise: dict[Tokens, ExpertCount] = Field(default_factory=dict)
+    plain: dict[Tokens, ExpertCount] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _something_was_counted(self) -> Self:
+        if not self.noise and not self.plain:
+            raise ValueError("neither noise nor plain holds a count")
+        return self
 
 
 class SideChecks(_File):
@@ -111,7 +132,10 @@ def read_side_checks(campaign: Path) -> tuple[SideChecks, list[Problem]]:
 
 def _read(path: Path, model: type[_Model], problems: list[Problem]) -> _Model | None:
     try:
+        if not path.exists() and not path.is_symlink():
+            return None
         if not path.is_file():
+            problems.append(Problem(str(path), "not used: it is no file"))
             return None
         if path.stat().st_size > _MOST_BYTES:
             problems.append(Problem(str(path), f"larger than {_MOST_BYTES >> 20} MiB; not used"))
@@ -120,7 +144,8 @@ def _read(path: Path, model: type[_Model], problems: list[Problem]) -> _Model | 
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = ".".join(map(str, first["loc"])) or "the whole"
-        problems.append(Problem(str(path), f"not used: {at}: {first['msg']}"))
+        advice = "make the check again, or remove the file"
+        problems.append(Problem(str(path), f"not used: {at}: {first['msg']}; {advice}"))
     except OSError as error:
         problems.append(Problem(str(path), f"not used: {error.strerror or error}"))
     return None

@@ -54,7 +54,9 @@ class WindowsBuilder:
         self._all_opening = False
         self._running: dict[int, int | None] = {}
         self._has_prefill = False
-        self._prefills: Counter[frozenset[str]] = Counter()
+        self._prefills: dict[int, Counter[frozenset[str]]] = {}
+        self._told: Counter[tuple[int, frozenset[str]]] = Counter()
+        self._fresh: dict[int, bool] = {}
         self._engine: VllmEngineRecord | None = None
         self._plain_rows: list[Row] = []
 
@@ -63,7 +65,8 @@ class WindowsBuilder:
             self._decode(record)
         elif isinstance(record, PrefillRecord):
             self._has_prefill = True
-            self._prefills[record.ranks] += 1
+            if record.new_seq is not None:
+                self._prefills.setdefault(dp_rank(record.ranks), Counter())[record.ranks] += 1
             if record.running_req == 0:
                 self._opening[dp_rank(record.ranks)] = True
         elif isinstance(record, LogEvent):
@@ -80,9 +83,11 @@ class WindowsBuilder:
             self._most_accepted = _most_accepted(event)
             self._running.clear()
             self._prefills.clear()
+            self._told.clear()
         if event.kind in (EventKind.READY, EventKind.FLUSH):
             # Nothing runs on any rank, seen or unseen.
             self._opening.clear()
+            self._fresh.clear()
             self._all_opening = True
 
     def _decode(self, record: DecodeRecord) -> None:
@@ -105,15 +110,24 @@ class WindowsBuilder:
                 "gen_tok_per_s": record.gen_tok_per_s,
                 "before_req": self._running.get(rank, 0),
                 "opening": self._opening.get(rank, self._all_opening),
-                "prefills": self._prefills.pop(record.ranks, 0),
+                "fresh": self._fresh.get(rank, self._all_opening),
+                "prefills": self._since_told(rank, record.ranks),
                 # Of a line with an impossible accept length the tokens are not known either.
                 "window_tokens": None if impossible else 1.0,
                 # "nan" is no plain line's missing value but one that cannot be read.
                 "truncated": record.truncated or "accept len" in record.extra,
             }
         )
-        self._opening[rank] = False
+        self._opening[rank] = self._fresh[rank] = False
         self._running[rank] = record.running_req
+
+    def _since_told(self, rank: int, ranks: frozenset[str]) -> int:
+        """Prefills since the last line with these tags: those with the same ones, else of the rank that tells most."""
+        seen = self._prefills.get(rank, Counter())
+        total = seen[ranks] if ranks in seen else max(seen.values(), default=0)
+        since = total - self._told[rank, ranks]
+        self._told[rank, ranks] = total
+        return since
 
     def _vllm(self, record: VllmSpecRecord) -> None:
         # The engine line just before carries the speed and load of the same interval.
@@ -135,6 +149,7 @@ class WindowsBuilder:
                 "accept_rate_printed": record.draft_acceptance_rate,
                 "gen_tok_per_s": engine.gen_tok_per_s if engine else None,
                 "opening": False,
+                "fresh": False,
                 "truncated": record.truncated,
             }
         )
@@ -211,6 +226,7 @@ def _engine_row(record: VllmEngineRecord) -> Row:
         "token_usage": record.kv_usage,
         "gen_tok_per_s": record.gen_tok_per_s,
         "opening": False,
+        "fresh": False,
         "truncated": record.truncated,
     }
 

@@ -79,8 +79,10 @@ HEALTHY = [path.parent for path in sorted(RECORDED.glob("h200_*/_servers/*base*/
 
 
 @pytest.mark.parametrize("folder", HEALTHY, ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
-def test_no_rule_speaks_on_a_healthy_baseline(folder: Path) -> None:
-    assert rules(diagnose(recorded(str(folder.relative_to(RECORDED))))) == []
+def test_no_rule_finds_fault_with_a_healthy_baseline(folder: Path) -> None:
+    findings = diagnose(recorded(str(folder.relative_to(RECORDED)))).findings
+    assert {finding.rule for finding in findings} <= {"prefills_interrupt"}
+    assert not any(finding.is_fault for finding in findings)
 
 
 TRAINED = [path.parent for path in sorted(RECORDED.glob("h200_first_trial/_servers/*_s*/server.log*"))]
@@ -92,6 +94,6 @@ def test_only_the_drafter_is_blamed_where_the_deployment_is_right(folder: Path) 
         recorded(str(folder.relative_to(RECORDED))), baseline=recorded("h200_first_trial/_servers/base")
     )
 
-    assert set(rules(diagnosis)) <= {"does_it_pay", "low_accept_length"}
+    assert set(rules(diagnosis)) <= {"does_it_pay", "low_accept_length", "prefills_interrupt", "prefills_not_told"}
     assert not diagnosis.certain_fault
     assert "Speculation loses" in diagnosis.verdict

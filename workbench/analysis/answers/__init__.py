@@ -12,7 +12,7 @@ from workbench.analysis.answers.break_even import (
     shared_level,
 )
 from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, serve_on_a_gpu, step_time
-from workbench.analysis.answers.common import all_on_cpu, at_lowest, break_even_span, real_runs
+from workbench.analysis.answers.common import all_on_cpu, as_served, at_lowest, break_even_span, real_runs
 from workbench.analysis.answers.dominant import dominates, gain_words, repetition
 from workbench.analysis.answers.drafters import (
     accepts_nothing,
@@ -36,6 +36,7 @@ from workbench.analysis.answers.training import (
     training_sizes,
 )
 from workbench.analysis.answers.unmade import Missing, missing_sentence, never_measured, next_run
+from workbench.analysis.answers.variants import one_against_one
 from workbench.analysis.answers.without_graphs import control_servers, graphs_control
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Missing",
     "accepts_nothing",
     "all_on_cpu",
+    "as_served",
     "at_lowest",
     "best_shape",
     "bounded",
@@ -75,6 +77,7 @@ __all__ = [
     "offline_gap",
     "offline_gaps",
     "on_cpu",
+    "one_against_one",
     "other_curves",
     "pays",
     "queued",

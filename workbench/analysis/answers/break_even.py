@@ -8,6 +8,7 @@ import pandas as pd
 
 from workbench.analysis.answers.common import (
     all_on_cpu,
+    as_served,
     at_lowest,
     break_even_span,
     draft_tokens,
@@ -42,7 +43,7 @@ def shared_level(costs: pd.DataFrame) -> Level | None:
     At the lowest concurrency, and only where the runs do not differ in CUDA graphs. Runs with simulated acceptance
     count: what a step costs does not depend on what it accepts.
     """
-    known = at_lowest(costs.dropna(subset=["break_even"])).dropna(subset=["num_steps"])
+    known = at_lowest(as_served(costs.dropna(subset=["break_even"]))).dropna(subset=["num_steps"])
     best = known.sort_values("break_even_low", kind="stable").drop_duplicates("num_steps")
     values = best["break_even_low"]
     if len(best) < MIN_STEP_COUNTS or len(known["cuda_graph"].dropna().unique()) > 1 or not near(values):
@@ -60,7 +61,7 @@ def break_even(costs: pd.DataFrame) -> str | None:
     real = real_runs(costs).dropna(subset=["break_even"])
     if real.empty:
         return None
-    known = costs.dropna(subset=["break_even"])
+    known = as_served(costs.dropna(subset=["break_even"]))
     single = at_lowest(known)
     others = [
         f"{break_even_span(group)} at {concurrency}"

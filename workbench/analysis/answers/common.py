@@ -13,6 +13,10 @@ NEAR = 0.15
 _APART = (("prompt_set", "{}"), ("max_concurrency", "concurrency {}"), ("baseline_group", "group {}"))
 
 
+SLOWED = 0.85
+"""A plain server slower than this by its settings alone is not what speculation has to beat."""
+
+
 def real_runs(costs: pd.DataFrame) -> pd.DataFrame:
     """Runs whose acceptance was measured, not forced."""
     return costs[costs["origin"] != "simulated"]
@@ -27,6 +31,13 @@ def at_lowest(costs: pd.DataFrame) -> pd.DataFrame:
     """The rows at the lowest concurrency that is stated, and those that do not state theirs."""
     lowest: pd.Series = (costs["max_concurrency"] == costs["max_concurrency"].min()).fillna(True).astype(bool)
     return costs[lowest]
+
+
+def as_served(costs: pd.DataFrame) -> pd.DataFrame:
+    """Without forced runs whose settings slow the plain server down: they gain against what nobody serves."""
+    best = costs.groupby(["campaign", "prompt_set", "max_concurrency"], dropna=False)["base_tok_per_s"].transform("max")
+    slowed: pd.Series = (costs["base_tok_per_s"] < SLOWED * best).fillna(False).astype(bool)
+    return costs[~(slowed & costs["origin"].eq("simulated"))]
 
 
 def near(values: pd.Series) -> bool:

@@ -15,6 +15,7 @@ from workbench.analysis.diagnosis import (
     rules_drafter,
     rules_load,
     rules_pays,
+    rules_prefills,
     rules_server,
     rules_setup,
 )
@@ -52,7 +53,7 @@ RULES: tuple[Rule, ...] = (
     rules_drafter.low_accept_length,
     rules_drafter.decays_with_context,
     rules_load.unequal_ranks,
-    rules_load.prefills_interrupt,
+    rules_prefills.prefills_interrupt,
     rules_adjusted.stretched_context,
     rules_adjusted.inherited_quantization,
     rules_setup.draft_checkpoint_remarks,

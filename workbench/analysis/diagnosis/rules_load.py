@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
-from workbench.analysis.diagnosis.words import at_line, at_loads
-from workbench.analysis.frames import Row, records
-from workbench.analysis.prefills import NOTABLE, prefills_df
+from workbench.analysis.diagnosis.words import at_line
 from workbench.analysis.wording import count, one_of
 from workbench.parse.records import EventKind
 from workbench.sglang_rules.versions import at_least
@@ -204,53 +202,4 @@ def unequal_ranks(case: Case) -> Iterator[Finding]:
         "serve the same prompts with --dp-size 1; if accept length rises there, the fault is in data parallel "
         "attention under speculation, not in the drafter",
         "sglang 16274",
-    )
-
-
-def prefills_interrupt(case: Case) -> Iterator[Finding]:
-    """Requests that wait while others are prefilled: time that no drafter can win back."""
-    there = _prefills(case.baseline)
-    found = {load: row for load, row in _prefills(case.log).items() if (row["prefill_share"] or 0.0) >= NOTABLE}
-    if not found:
-        return
-    load, worst = max(found.items(), key=lambda item: float(item[1]["prefill_share"]))
-    where = at_loads([load], [case.log.ranks_at(load)])
-    step = "verify cycle" if case.log.is_speculative else "step"
-    evidence = [
-        f"{count(worst['prefills'], 'prefill')} of about {worst['prefill_ms']:.0f} ms between "
-        f"{count(worst['num_windows'], 'decode line')} {where}; a {step} takes {worst['clean_step_ms']:.2f} ms between "
-        f"them and {worst['step_ms']:.2f} ms over all time"
-    ]
-    if (base := there.get(load)) is not None and base["prefill_share"] is not None:
-        evidence.append(
-            f"baseline: {base['prefill_share']:.0%} of the time, {base['clean_step_ms']:.2f} ms a step between them; "
-            f"break-even accept length between prefills {worst['clean_step_ms'] / base['clean_step_ms']:.2f}"
-        )
-    yield Finding(
-        "prefills_interrupt",
-        f"Prefills take {worst['prefill_share']:.0%} of the time {where}",
-        Certainty.CERTAIN,
-        tuple(evidence),
-        _fewer_prefills(case.log),
-        is_fault=False,
-    )
-
-
-def _prefills(log: Reading | None) -> dict[int, Row]:
-    """By load, of those that hold most lines."""
-    if log is None:
-        return {}
-    rows = records(prefills_df(log.windows))
-    return {row["running_req"]: row for row in rows if row["running_req"] in log.levels}
-
-
-def _fewer_prefills(log: Reading) -> str:
-    if log.arg("disable_prefill_cuda_graph") is True:
-        return (
-            "start both servers without --disable-prefill-cuda-graph and with answers as long as in service, then "
-            "measure again: short answers that end one by one make every one of the others wait"
-        )
-    return (
-        "measure with answers as long as in service: short ones that end one by one make every one of the others wait "
-        "for the next prefill"
     )
