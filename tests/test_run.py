@@ -126,6 +126,7 @@ def test_the_notebook_takes_what_the_command_line_gives(
         "allow_refused": False,
         "attach": "http://h:1",
         "log": str(root / "data" / "their.log"),
+        "ray": "",
     }
     assert check_parameters(root / "notebooks" / run_module.NOTEBOOK, given) == given
     assert Request("small", engine="reference").parameters()["settings"] == []
@@ -144,6 +145,9 @@ def test_the_notebook_takes_what_the_command_line_gives(
         (("small", "--log", "absent.log"), 2, "give --attach URL"),
         (("small", "--attach", "http://127.0.0.1:9", "--places", "2"), 2, "is one place"),
         (("small", "--interference"), 2, "there are no neighbours"),
+        (("small", "--attach", "http://127.0.0.1:9", "--executor", "ray"), 2, "is one place"),
+        (("small", "--ray-address", "auto"), 2, "add --executor ray"),
+        (("small", "--executor", "ray", "--ray-address", "ray://h:10001"), 2, "is no address of a cluster itself"),
         (("small", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the reference engine"),
         (("small", "--engine", "sglang", "--set", "launch_prefix=[]"), 3, "no folder '/models/t' for the sglang"),
         (

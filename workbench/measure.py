@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TextIO
 
 from workbench.attached import Attachment, attached_plan, attached_server
-from workbench.errors import InputError, LaunchError
+from workbench.cluster import Cluster, on_ray
+from workbench.cluster.unpack import unpacked
+from workbench.errors import InputError, LaunchError, UsageError
 from workbench.launch.argv import server_argv, server_env
 from workbench.launch.failure import LaunchFailure
 from workbench.launch.places import claim, reserved_port
@@ -28,7 +30,7 @@ from workbench.launch.sharing import Company
 from workbench.launch.telemetry import sampled
 from workbench.load import RequestRecord, Windows, measure_window
 from workbench.load.records import NOT_SENT
-from workbench.models import located, prompts_of
+from workbench.models import located, prompts_of, texts_of
 from workbench.packing import Job, Task, side_by_side
 from workbench.paths import project_root, runs_dir
 from workbench.preflight import check_campaign, refusals
@@ -78,6 +80,7 @@ def run_campaign(
     allow_refused: bool = False,
     place: Attachment | None = None,
     plan: Plan | None = None,
+    ray: str = "",
     say: Say,
 ) -> list[Ended]:
     """Measure every run of a campaign that is not measured already; one that fails never stops the others.
@@ -90,6 +93,9 @@ def run_campaign(
         A server that somebody else runs; without it servers are started.
     plan
         Starts of this campaign, instead of all of its own.
+    ray
+        Address of a Ray cluster whose nodes measure, each what its models and its preflight allow; `cluster.LOCAL`
+        starts one here. Empty: this machine measures.
 
     Raises
     ------
@@ -100,17 +106,22 @@ def run_campaign(
     InputError
         When nothing can be written any more: no space, no permission.
     """
+    if ray and place is not None:
+        raise UsageError("a server that runs already is at no node of a cluster", next_step="leave one of them out")
     folder = runs_dir() / campaign.name
     with alone(folder):
-        plan = located(plan or plan_of(campaign, place))
+        plan = plan or plan_of(campaign, place)
+        plan = plan if ray else located(plan)
         write_campaign(folder, plan.campaign)
         todo = _todo(folder, plan, force=force or place is not None)
-        refused = {} if allow_refused or place is not None else refusals(check_campaign(plan))
+        refused = {} if allow_refused or place or ray else refusals(check_campaign(plan))
         waiting = [start for start in todo if start.runs and start.server_id not in refused]
         progress = Progress(waiting, plan.campaign.repeats, say)
-        work = _Work(folder, plan.campaign, prompts_of(plan.campaign), place, progress, say)
-        if plan.campaign.places > 1 and place is None:
-            done = _taken_up_together(work, todo, refused)
+        prompts = texts_of(plan.campaign) if ray else prompts_of(plan.campaign)
+        work = _Work(folder, plan.campaign, prompts, place, progress, say)
+        cluster = Cluster(ray, prompts, allow_refused) if ray else None
+        if cluster is not None or (plan.campaign.places > 1 and place is None):
+            done = _taken_up_together(work, todo, refused, cluster)
         else:
             done = [_take_up(work, title, start, refused.get(start.server_id)) for title, start in _titled(todo)]
     ended: list[Ended] = []
@@ -122,9 +133,17 @@ def run_campaign(
 
 def measure_job(job: Job, *, say: Say, company: Company) -> list[Ended]:
     """One start in this process, beside other places that `run_campaign` has begun in theirs."""
-    progress = Progress((job.start,), job.campaign.repeats, say)
-    work = _Work(job.folder, job.campaign, prompts_of(job.campaign), None, progress, say, company)
-    return _measure_start(work, job.start)
+    plan = Plan(job.campaign, (job.start,), (), ())
+    if job.brought is None:
+        prompts: Mapping[str, Sequence[Prompt]] = prompts_of(job.campaign)
+    else:
+        plan, prompts, refused = unpacked(plan, job.brought)
+        if refused is not None:
+            say(f"    refused, {refused}")
+            return commit_missing(job.folder, job.campaign, job.start.runs, RunState.SKIPPED, refused)
+    progress = Progress(plan.starts, plan.campaign.repeats, say)
+    work = _Work(job.folder, plan.campaign, prompts, None, progress, say, company)
+    return _measure_start(work, plan.starts[0])
 
 
 # --- one start ---------------------------------------------------------------------------------------------------
@@ -163,7 +182,9 @@ def _titled(starts: Sequence[Start]) -> list[tuple[str, Start]]:
     return [(f"[{number}/{len(starts)}] {start.server_id}", start) for number, start in enumerate(starts, 1)]
 
 
-def _taken_up_together(work: _Work, todo: Sequence[Start], refused: Mapping[str, str]) -> list[list[Ended]]:
+def _taken_up_together(
+    work: _Work, todo: Sequence[Start], refused: Mapping[str, str], cluster: Cluster | None
+) -> list[list[Ended]]:
     passed = {
         start.server_id: _passed_over(work, title, start, refused.get(start.server_id))
         for title, start in _titled(todo)
@@ -173,7 +194,12 @@ def _taken_up_together(work: _Work, todo: Sequence[Start], refused: Mapping[str,
         for title, start in _titled(todo)
         if passed[start.server_id] is None
     ]
-    done = side_by_side(work.folder, work.campaign, tasks, work.say) if tasks else {}
+    if not tasks:
+        done: dict[str, list[Ended]] = {}
+    elif cluster is not None:
+        done = on_ray(work.folder, work.campaign, tasks, work.say, cluster)
+    else:
+        done = side_by_side(work.folder, work.campaign, tasks, work.say)
     return [passed[start.server_id] or done.get(start.server_id, []) for start in todo]
 
 

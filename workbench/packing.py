@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,14 @@ _LAST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
+class FromElsewhere:
+    """What a start brings along to another machine: a file with its prompts, and that preflight is for that machine."""
+
+    prompts: Path
+    allow_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What a place is told; ``places`` work when it begins, ``cpus`` is empty where it is not pinned."""
 
@@ -44,6 +52,7 @@ class Job:
     start: Start
     cpus: tuple[int, ...]
     places: int
+    brought: FromElsewhere | None = None
 
 
 JOB = TypeAdapter(Job)
@@ -111,14 +120,32 @@ def _shares(campaign: CampaignSpec, places: int, say: Say) -> tuple[frozenset[in
 
 
 @dataclass(slots=True)
-class _Place:
-    number: int
-    start: Start
+class Place:
+    """The process of a place: what it is told, and what it tells.
+
+    ``ended`` is what came of its runs, ``fault`` why nothing can be written any more, ``others`` the last lines that
+    are not of its own making.
+    """
+
     process: subprocess.Popen[bytes]
     heard: bytes = b""
     others: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     ended: list[Ended] | None = None
     fault: InputError | None = None
+
+    @classmethod
+    def begun(cls, env: Mapping[str, str] | None = None) -> Place:
+        # -P: the working folder must not come before installed packages. In a session of its own: a Ctrl-C of the
+        # terminal must reach it once, from here.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
+        )
+        return cls(process)
 
     def order(self, line: bytes) -> None:
         assert self.process.stdin is not None
@@ -126,7 +153,19 @@ class _Place:
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
 
-    def take(self, line: bytes, say: Say) -> None:
+    def hear(self, say: Say) -> bool:
+        """Take what can be read, which must be something; whether it still runs."""
+        assert self.process.stdout is not None
+        data = os.read(self.process.stdout.fileno(), 1 << 16)
+        *lines, self.heard = (self.heard + data).split(b"\n")
+        for line in lines:
+            self._take(line, say)
+        if not data:
+            self.process.wait()
+            self._close()
+        return bool(data)
+
+    def _take(self, line: bytes, say: Say) -> None:
         try:
             facts = json.loads(line)
             kind, content = next(iter(facts.items()))
@@ -134,12 +173,44 @@ class _Place:
             self.others.append(line.decode("utf-8", "replace").strip())
             return
         if kind == "say":
-            passing = OVERWRITE if content.startswith(OVERWRITE) else ""
-            say(f"{passing}{self.number}| {content.removeprefix(OVERWRITE)}")
+            say(content)
         elif kind == "ended":
             self.ended = [Ended(run_id, RunState(state), reason) for run_id, state, reason in content]
         elif kind == "fault":
             self.fault = InputError(content["what"], where=content["where"], next_step=content["next_step"])
+
+    @property
+    def how_it_ended(self) -> str:
+        """In a sentence, of one that ended without saying what came of its runs."""
+        last = "".join(f": {line}" for line in [*self.others][-1:])
+        return f"the process that measured it ended with {self.process.returncode}{last}"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def labelled(text: str, label: object) -> str:
+    """A line with the place that says it; one that only stands until the next comes stays one."""
+    passing = OVERWRITE if text.startswith(OVERWRITE) else ""
+    return f"{passing}{label}| {text.removeprefix(OVERWRITE)}"
+
+
+@dataclass(slots=True)
+class _Numbered:
+    number: int
+    start: Start
+    place: Place
+
+    def sayer(self, say: Say) -> Say:
+        return lambda text: say(labelled(text, self.number))
 
 
 @dataclass(slots=True)
@@ -150,7 +221,7 @@ class _Crew:
     places: int
     shares: tuple[frozenset[int], ...]
     say: Say
-    busy: list[_Place] = field(default_factory=list)
+    busy: list[_Numbered] = field(default_factory=list)
     ended: dict[str, list[Ended]] = field(default_factory=dict)
     selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -162,72 +233,48 @@ class _Crew:
     def _may_begin(self, start: Start) -> bool:
         if not self.busy:
             return True
-        return len(self.busy) < self.places and not start.alone and not any(place.start.alone for place in self.busy)
+        return len(self.busy) < self.places and not start.alone and not any(one.start.alone for one in self.busy)
 
     def _begin(self, task: Task) -> None:
-        number = min(set(range(1, self.places + 1)) - {place.number for place in self.busy})
+        number = min(set(range(1, self.places + 1)) - {one.number for one in self.busy})
         for line in task.said:
             self.say(f"{number}| {line}")
-        # -P: the working folder must not come before installed packages. In a session of its own: a Ctrl-C of the
-        # terminal must reach it once, from here.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        place = _Place(number, task.start, process)
-        self.busy.append(place)
-        assert process.stdout is not None
-        self.selector.register(process.stdout, selectors.EVENT_READ, place)
+        one = _Numbered(number, task.start, Place.begun())
+        self.busy.append(one)
+        assert one.place.process.stdout is not None
+        self.selector.register(one.place.process.stdout, selectors.EVENT_READ, one)
         cpus = tuple(sorted(self.shares[number - 1]))
-        place.order(JOB.dump_json(Job(self.folder, self.campaign, task.start, cpus, len(self.busy))))
+        one.place.order(JOB.dump_json(Job(self.folder, self.campaign, task.start, cpus, len(self.busy))))
         self._tell_company()
 
     def _tell_company(self) -> None:
-        for place in self.busy:
-            place.order(str(len(self.busy)).encode())
+        for one in self.busy:
+            one.place.order(str(len(self.busy)).encode())
 
     def hear(self, timeout_s: float | None = None) -> None:
         """Wait for the next words of any place, and pass them on; of one that has ended take the outcome."""
-        for place in self._listen(timeout_s):
-            self.ended[place.start.server_id] = self._outcome(place)
+        for one in self._listen(timeout_s):
+            self.ended[one.start.server_id] = self._outcome(one)
             self._tell_company()
 
-    def _listen(self, timeout_s: float | None) -> list[_Place]:
+    def _listen(self, timeout_s: float | None) -> list[_Numbered]:
         gone = []
         for key, _ in self.selector.select(timeout_s):
-            place: _Place = key.data
-            data = os.read(key.fd, 1 << 16)
-            *lines, place.heard = (place.heard + data).split(b"\n")
-            for line in lines:
-                place.take(line, self.say)
-            if not data:
+            one: _Numbered = key.data
+            if not one.place.hear(one.sayer(self.say)):
                 self.selector.unregister(key.fileobj)
-                place.process.wait()
-                self._close(place)
-                gone.append(place)
+                self.busy.remove(one)
+                gone.append(one)
         return gone
 
-    def _close(self, place: _Place) -> None:
-        self.busy.remove(place)
-        for pipe in (place.process.stdin, place.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def _outcome(self, place: _Place) -> list[Ended]:
-        if place.fault is not None:
-            raise place.fault
-        if place.ended is not None:
-            return place.ended
-        code = place.process.returncode
-        reason = f"the process that measured it ended with {code}" + "".join(
-            f": {line}" for line in [*place.others][-1:]
-        )
-        self.say(f"{place.number}|     failed: {reason}")
-        runs, alone = place.start.runs, place.start.alone
+    def _outcome(self, one: _Numbered) -> list[Ended]:
+        if one.place.fault is not None:
+            raise one.place.fault
+        if one.place.ended is not None:
+            return one.place.ended
+        reason = one.place.how_it_ended
+        self.say(f"{one.number}|     failed: {reason}")
+        runs, alone = one.start.runs, one.start.alone
         done = [run for run in runs if is_measured(self.folder / run.run_id, run, alone=alone)]
         left = [run for run in runs if run not in done]
         missing = commit_missing(self.folder, self.campaign, left, RunState.FAILED, reason)
@@ -241,12 +288,10 @@ class _Crew:
             try:
                 if not told:
                     told = True
-                    for place in self.busy:
-                        place.order(STOP)
+                    for one in self.busy:
+                        one.place.order(STOP)
                 self._listen(max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
                 told = False
-        for place in list(self.busy):
-            place.process.kill()
-            place.process.wait()
-            self._close(place)
+        for one in self.busy:
+            one.place.kill()

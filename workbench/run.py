@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from types import FrameType
 
 from workbench import live
 from workbench.attached import attachment
+from workbench.cluster import LOCAL, check_ray
 from workbench.errors import InputError, NotebookError, SpecError, UsageError
 from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
@@ -45,6 +47,17 @@ class Request:
     log: str = ""
     places: int | None = None
     interference: bool = False
+    executor: str = "local"
+    ray_address: str = ""
+
+    @property
+    def ray(self) -> str:
+        """Address of the Ray cluster: as given, as Ray's own variable says, or one that is started here; else empty."""
+        if self.executor == "ray":
+            return self.ray_address or os.environ.get("RAY_ADDRESS", "") or LOCAL
+        if self.ray_address:
+            raise UsageError("goes with the executor ray", where="--ray-address", next_step="add --executor ray")
+        return ""
 
     def parameters(self) -> dict[str, object]:
         """Those of the notebook, whose working folder is another one: paths are made absolute."""
@@ -56,6 +69,7 @@ class Request:
             "allow_refused": self.allow_refused,
             "attach": self.attach,
             "log": str(Path(self.log).resolve()) if self.log else "",
+            "ray": self.ray,
         }
 
     def _more_settings(self) -> list[str]:
@@ -81,8 +95,8 @@ class Request:
 
     def _places(self, usual: int) -> list[str]:
         """One name for both: what the command line says is a setting of the campaign."""
-        if self.attach and (self.places or self.interference):
-            advice = "leave out --places and --interference"
+        if self.attach and (self.places or self.interference or self.ray):
+            advice = "leave out --places, --interference and --executor"
             raise UsageError("a server that runs already is one place", where="--attach", next_step=advice)
         if self.interference and (self.places or usual) < 2:
             raise UsageError("there are no neighbours", where="--interference", next_step="add --places 2 or more")
@@ -132,7 +146,9 @@ def run(request: Request, lines: Lines) -> Outcome:
     parameters = request.parameters()
     campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
     place = attachment(request.attach, str(parameters["log"]))
-    if place is None:
+    if request.ray:
+        check_ray(request.ray)
+    elif place is None:
         check_target(campaign)
         check_engine(campaign)
     plan = plan_of(campaign, place)

@@ -1,4 +1,4 @@
-"""Places on this machine that a server takes: GPUs and a port. Held by file locks, which end with their process."""
+"""What a server takes of this machine: GPUs, a port, a share of its CPUs. Held by locks that end with their process."""
 
 from __future__ import annotations
 
@@ -148,6 +148,20 @@ def reserved_port(host: str = "127.0.0.1") -> Iterator[int]:
         finally:
             lock.release()
     raise LaunchError(f"no free port between {FIRST_PORT} and {LAST_PORT} on {host}", kind="port")
+
+
+@contextlib.contextmanager
+def reserved_share(shares: int) -> Iterator[int | None]:
+    """The number, from 0, of a share of this machine that no other place has; ``None`` when all are taken."""
+    for number in range(shares):
+        lock = _lock(f"share-{number}-of-{shares}")
+        if _acquired(lock):
+            try:
+                yield number
+            finally:
+                lock.release()
+            return
+    yield None
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from workbench.provenance import redact
+from workbench.provenance import SECRETS, redact
 from workbench.spec import SECRET_FLAGS, is_secret_variable
 
 HIDDEN = "***"
 MIN_LENGTH = 6
 """Shorter values would be found everywhere."""
 
+_PATTERNS = tuple(re.compile(pattern.encode()) for pattern in SECRETS)
 _SECRET_FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in SECRET_FLAGS)
 _RECORDED_VARIABLE = re.compile(
     r"(?:NCCL|TORCH_NCCL|GLOO|CUDA|SGLANG|SGL|FLASHINFER|TORCHINDUCTOR|OMP|MKL)_|SIMULATE_ACC"
@@ -55,7 +56,7 @@ def recorded_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def blank_out(path: Path, secrets: Iterable[str]) -> int:
-    """Overwrite these values in a file by asterisks, so that byte offsets stay; how many were found."""
+    """Overwrite these values, and what looks like a secret, by asterisks, so that byte offsets stay; how many were."""
     if not path.is_file() or path.stat().st_size == 0:
         return 0
     count = 0
@@ -66,4 +67,8 @@ def blank_out(path: Path, secrets: Iterable[str]) -> int:
                 content[at : at + len(value)] = b"*" * len(value)
                 count += 1
                 at = content.find(value, at + len(value))
+        for pattern in _PATTERNS:
+            for start, end in [found.span(1) for found in pattern.finditer(content)]:
+                count += content[start:end].strip(b"*") != b""
+                content[start:end] = b"*" * (end - start)
     return count

@@ -80,7 +80,7 @@ def count_servers(gpus: Collection[int] = ()) -> int:
 
     A server that does not say which GPUs it has may be on any of them.
     """
-    living = [path for path in (state_dir() / "servers").glob("*.json") if _starter_lives(path.stem)]
+    living = [path for path in (state_dir() / "servers").glob("*.json") if starter_lives(path.stem)]
     taken = [_gpus(path) for path in living]
     return sum(theirs is None or bool(set(theirs) & set(gpus)) or not (theirs or gpus) for theirs in taken)
 
@@ -100,9 +100,9 @@ def marked(mark: str) -> list[psutil.Process]:
 
 def sweep_stale() -> tuple[int, ...]:
     """End what is left of servers whose starter is gone; the ids of the ended processes."""
-    stale = {process.pid: process for process, mark in _all_marked() if not _starter_lives(mark)}
+    stale = {process.pid: process for process, mark in _all_marked() if not starter_lives(mark)}
     for path in sorted((state_dir() / "servers").glob("*.json")):
-        if not _starter_lives(path.stem):
+        if not starter_lives(path.stem):
             for process in _recorded(path):
                 stale[process.pid] = process
             forget_record(path.stem)
@@ -141,7 +141,8 @@ def _namespace(pid: int) -> str | None:
         return None
 
 
-def _starter_lives(mark: str) -> bool:
+def starter_lives(mark: str) -> bool:
+    """Whether the process that made a mark still runs here."""
     try:
         pid, began, _ = mark.split(".")
         return _is_same(int(pid), int(began))
