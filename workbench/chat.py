@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,8 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from workbench.errors import CheckpointError, MissingToolError
+from workbench.files import read_small
+from workbench.plain import from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -48,9 +49,9 @@ class Chat:
             return _compiled(self.template).render(
                 messages=messages, add_generation_prompt=add_generation_prompt, **self.special_tokens
             )
-        except TemplateError as error:
+        except Exception as error:  # a template is a program, and may raise what it likes
             raise CheckpointError(
-                f"its chat template failed ({error})",
+                f"its chat template failed ({str(error)[:200]})",
                 where=self.folder,
                 next_step="check the roles and order of the messages",
             ) from error
@@ -107,7 +108,10 @@ def _compiled(template: str) -> Template:
 def _template(folder: Path, config: Mapping[str, object]) -> str | None:
     beside = folder / "chat_template.jinja"
     if beside.is_file():
-        return beside.read_text(encoding="utf-8")
+        try:
+            return read_small(beside).decode()
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot be read ({error})", where=beside, next_step=_COPY) from error
     stated = config.get("chat_template")
     if isinstance(stated, list):
         named = {item.get("name"): item.get("template") for item in stated if isinstance(item, dict)}
@@ -125,8 +129,8 @@ def _read_config(path: Path) -> dict[str, object]:
     if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        config = from_json(read_small(path))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"not valid JSON ({str(error)[:200]})", where=path, next_step=_COPY) from error
     return config if isinstance(config, dict) else {}
 

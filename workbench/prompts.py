@@ -8,7 +8,6 @@ one prompt a line, ``{"text", "task"}``. A file of the user needs no first line;
 from __future__ import annotations
 
 import difflib
-import gzip
 import hashlib
 import json
 import zlib
@@ -17,13 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.errors import InputError
+from workbench.files import is_file, read_small
 from workbench.paths import prompts_dir, slug, under_root
 
 # Sets that are not shipped, and why not stands in data/prompts/README.md.
 FETCHED = ("ifbench",)
 NOT_STATED = "not stated"
 PLAIN, PACKED = ".jsonl", ".jsonl.gz"
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def prompt_set(name_or_path: str | Path) -> PromptSet:
         return _read(Path(under_root(str(name_or_path))))
     name = str(name_or_path)
     for ending in (PLAIN, PACKED):
-        if (path := prompts_dir() / f"{name}{ending}").is_file():
+        if is_file(path := prompts_dir() / f"{name}{ending}"):
             return _read(path)
     raise _unknown(name)
 
@@ -76,9 +75,10 @@ def run_name(name_or_path: str) -> str:
         return name_or_path
     path = Path(under_root(name_or_path))
     try:
-        return f"{slug(_stem(path))}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
-    except OSError as error:
-        raise InputError(f"no prompts: {error.strerror}", where=path) from error
+        return f"{slug(_stem(path))}-{hashlib.sha256(read_small(path)).hexdigest()[:8]}"
+    except (OSError, ValueError) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"no prompts: {what}", where=path) from error
 
 
 def prompt_set_names() -> tuple[str, ...]:
@@ -109,9 +109,8 @@ def _stem(path: Path) -> str:
 
 def _read(path: Path) -> PromptSet:
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == _GZIP else content).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = read_small(path, unpack=True).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise InputError(f"cannot be read ({error})", where=path) from error
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     head = _object(lines[0][1]) if lines else None

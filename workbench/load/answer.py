@@ -20,6 +20,8 @@ class AnswerFault(Exception):
 
 
 _MOST_TOKENS = 100_000_000  # of one answer; a server that counts more is broken
+MOST_BYTES = 64 << 20
+"""Of one answer, or one event of it: more is not held in memory."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,8 @@ class EventReader:
             When an event is an error message or no JSON.
         """
         *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > MOST_BYTES:
+            raise AnswerFault("not an answer", f"a line of more than {MOST_BYTES:,} bytes")
         for line in lines:
             if line.startswith(b"data:"):
                 self._data(line[5:].strip(), at)
@@ -137,6 +141,8 @@ class EventReader:
             self._incremental = self._is_new_only(text, ids, new)
         if text is not None:
             answer.text = (answer.text or "") + text if self._incremental else text or answer.text or ""
+            if len(answer.text) > MOST_BYTES:
+                raise AnswerFault("not an answer", f"a text of more than {MOST_BYTES:,} characters")
         if ids is not None:
             answer.output_ids = (answer.output_ids or []) + ids if self._incremental else ids or answer.output_ids
 

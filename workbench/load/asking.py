@@ -7,7 +7,7 @@ from collections.abc import Callable
 import aiohttp
 
 from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
-from workbench.load.wire import auth_headers
+from workbench.load.wire import auth_headers, whole
 
 _HEADERS = {"Content-Type": "application/json"}
 _CONNECT_S = 30.0
@@ -36,7 +36,7 @@ async def ask(
                 said = (await response.content.read(_SHOWN_BYTES)).decode("utf-8", "replace").strip()
                 return None, f"HTTP {response.status}: {said}"
             if clock is None:
-                return read_answer(await response.read()), None
+                return read_answer(await whole(response)), None
             reader = EventReader()
             async for chunk in response.content.iter_any():
                 reader.feed(chunk, clock())

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from workbench.errors import UsageError
+from workbench.load.answer import MOST_BYTES
 
 T = TypeVar("T")
 
@@ -88,6 +89,22 @@ def auth_headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+async def whole(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a response.
+
+    Raises
+    ------
+    aiohttp.ClientPayloadError
+        When it is larger than any answer that is meant.
+    """
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise aiohttp.ClientPayloadError(f"more than {MOST_BYTES:,} bytes")
+    return bytes(body)
+
+
 def fetch(url: str, *, method: str = "GET", timeout_s: float = 10.0) -> tuple[int, str]:
     """Status and text of one short request; status 0 and the reason when there is no answer."""
 
@@ -97,7 +114,7 @@ def fetch(url: str, *, method: str = "GET", timeout_s: float = 10.0) -> tuple[in
             aiohttp.ClientSession(timeout=timeout, headers=auth_headers()) as session,
             session.request(method, url) as response,
         ):
-            return response.status, (await response.read()).decode("utf-8", "replace")
+            return response.status, (await whole(response)).decode("utf-8", "replace")
 
     try:
         return run_async(main)

@@ -26,6 +26,7 @@ from typing import Any, Literal, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from workbench.errors import SpecError
+from workbench.files import read_small
 
 TAG = "parameters"
 _PLAIN: dict[str, object] = {
@@ -52,11 +53,7 @@ def parameters_of(path: Path) -> list[Parameter]:
     SpecError
         When the file is no notebook, has two such cells, or a line is not a typed assignment of a literal.
     """
-    sources = [
-        _source(cell)
-        for cell in _read_cells(path)
-        if cell.get("cell_type") == "code" and TAG in (cell.get("metadata", {}).get("tags") or [])
-    ]
+    sources = [_source(cell) for cell in _read_cells(path) if _is_parameters(cell)]
     if len(sources) > 1:
         raise SpecError("two cells are tagged `parameters`", where=path, next_step="keep one")
     return _read_source(sources[0], path) if sources else []
@@ -86,20 +83,26 @@ def check_parameters(path: Path, given: Mapping[str, object]) -> dict[str, objec
 
 def _read_cells(path: Path) -> list[dict[str, Any]]:
     try:
-        notebook = json.loads(path.read_bytes())
+        notebook = json.loads(read_small(path))
     except OSError as error:
         raise SpecError(f"cannot be read ({error.strerror or error})", where=path) from error
     except (ValueError, RecursionError) as error:
         raise SpecError(f"not a notebook ({error})", where=path) from error
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
-    if not isinstance(cells, list):
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise SpecError("not a notebook of format 4 (no cells)", where=path)
     return cells
 
 
+def _is_parameters(cell: Mapping[str, Any]) -> bool:
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    return cell.get("cell_type") == "code" and isinstance(tags, list) and TAG in tags
+
+
 def _source(cell: Mapping[str, Any]) -> str:
     source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)
+    return "".join(map(str, source)) if isinstance(source, list) else str(source)
 
 
 def _read_source(source: str, path: Path) -> list[Parameter]:
@@ -107,6 +110,8 @@ def _read_source(source: str, path: Path) -> list[Parameter]:
         body = ast.parse(source).body
     except SyntaxError as error:
         raise SpecError(f"line {error.lineno} of the parameters cell: {error.msg}", where=path) from error
+    except (ValueError, RecursionError, MemoryError) as error:  # a NUL, half a character, thousands of brackets
+        raise SpecError(f"the parameters cell is no Python ({error})", where=path) from error
     comments = _comments(source)
     parameters: list[Parameter] = []
     used: set[int] = set()
@@ -140,7 +145,7 @@ def _parameter(statement: ast.stmt, comments: Mapping[int, str]) -> Parameter | 
         return None
     try:
         default = ast.literal_eval(statement.value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError, MemoryError):
         return None
     inferred = "object" if default is None else type(default).__name__
     return Parameter(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.errors import InputError
 from workbench.files import replacing
 from workbench.reference.target import Target
 from workbench.specforge.samples import Ints, loss_mask
@@ -20,8 +17,6 @@ from workbench.training.corpus import Sample
 from workbench.training.features import Features
 from workbench.training.packs import pack
 
-TENSORS = ("input_ids", "loss_mask", "hidden_state", "aux_hidden_state")
-_UNREADABLE = (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, pickle.UnpicklingError)
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32768}
 
 
@@ -80,28 +75,6 @@ def _write(path: Path, sample: Sample, mask: Ints, captured: Tensor, normed: Ten
     }
     with replacing(path) as temporary:
         torch.save(content, temporary)
-
-
-def read_features(path: Path) -> dict[str, Tensor]:
-    """One file's tensors; only tensors are unpickled.
-
-    Raises
-    ------
-    InputError
-        When it is no such file.
-    """
-    try:
-        with warnings.catch_warnings():
-            # What is no file of ours is refused, whatever else there is to say about it.
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        what = f"no features ({str(error)[:100].partition(chr(10))[0]})"
-        raise InputError(what, where=path, next_step="write it again") from error
-    missing = [name for name in TENSORS if not isinstance(content, dict) or not isinstance(content.get(name), Tensor)]
-    if missing:
-        raise InputError(f"no features: {', '.join(missing)} missing", where=path, next_step="write it again")
-    return {name: content[name] for name in TENSORS}
 
 
 def write_vocabulary(ids: Ints, vocab_size: int, path: Path) -> None:

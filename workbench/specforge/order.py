@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
+from workbench.files import read_small
+from workbench.plain import from_yaml
 from workbench.spec import Frozen, Name, Positive
 from workbench.training.config import Above, Share
 
@@ -115,9 +116,9 @@ def read_order(path: Path, settings: Sequence[str] = ()) -> Order:
         When it cannot be read, or is no valid order.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = from_yaml(read_small(path).decode())
         changes = dict(_change(setting) for setting in settings)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
     if not isinstance(content, dict):
         raise SpecError("holds no keys", where=path, next_step="write one `key: value` a line")
@@ -135,4 +136,4 @@ def _change(setting: str) -> tuple[str, Any]:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "seed=1"')
-    return key.strip(), yaml.safe_load(text)
+    return key.strip(), from_yaml(text)

@@ -15,6 +15,7 @@ from workbench.chat import load_chat
 from workbench.errors import InputError, UsageError
 from workbench.files import replacing
 from workbench.paths import under_root
+from workbench.plain import from_json
 from workbench.specforge.order import Order
 from workbench.training import order as ordering
 from workbench.training import vocabulary
@@ -165,7 +166,7 @@ def _conversations(order: Order, vocab_size: int, target: Path, eos: frozenset[i
 
 def _records(path: Path) -> list[Any]:
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         raise InputError(f"no JSONL of conversations ({error})", where=path, next_step="one object a line") from error
 

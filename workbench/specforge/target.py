@@ -10,7 +10,8 @@ from typing import Any
 
 from workbench.checkpoint import INDEX_NAME, Checkpoint
 from workbench.errors import CheckpointError
-from workbench.files import replacing
+from workbench.files import read_small, replacing
+from workbench.plain import from_json
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 _UNWANTED = (".bin", ".pt", ".pth", ".ckpt", ".gguf")
@@ -60,7 +61,7 @@ def index_fault(folder: Path, key: str) -> str | None:
     if len(indices) != 1:
         return "no index.json" if not indices else f"{len(indices)} files that end in index.json"
     try:
-        shards = json.loads(indices[0].read_text(encoding="utf-8"))["weight_map"]
+        shards = from_json(read_small(indices[0]))["weight_map"]
         return None if key in shards else f"{key} is not in {indices[0].name}"
     except (OSError, ValueError, KeyError, TypeError):
         return f"{indices[0].name} cannot be read"

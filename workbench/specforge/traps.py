@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from workbench.checkpoint import Checkpoint, read_checkpoint
 from workbench.errors import SpecError, WorkbenchError
+from workbench.files import read_small
+from workbench.plain import from_json, from_yaml
 from workbench.preflight.result import CheckResult, Severity
 from workbench.sglang_rules.capture import captured_layers
 from workbench.specforge.draft import NEVER, target_class
@@ -50,8 +49,8 @@ def read_run(path: Path) -> Run:
         When it is none.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = from_yaml(read_small(path).decode())
+    except (OSError, ValueError) as error:
         raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
     if not is_run(content):
         raise SpecError("no run.yaml of SpecForge", where=path, next_step="it has the sections model and data")
@@ -74,7 +73,7 @@ def beside(path: Path, name: object) -> Path:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8"))
+        content = from_json(read_small(path / "config.json" if path.is_dir() else path))
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
@@ -83,8 +82,8 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def is_run_file(path: Path) -> bool:
     """Whether a file is a run.yaml of SpecForge; what cannot be read is none."""
     try:
-        return is_run(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return is_run(from_yaml(read_small(path).decode()))
+    except (OSError, ValueError):
         return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -151,6 +151,7 @@ class CampaignSpec(Frozen):
         variables = [*self.server.env, *(name for block in self.sweep for name in block.env)]
         secret = [name for name in flags if flag_key(name) in SECRET_FLAGS]
         secret += [name for name in variables if is_secret_variable(name)]
+        secret += list(_secret_arguments(self.launch_prefix))
         if secret:
             raise ValueError(
                 f"{secret[0]} is a secret, and settings are written down with every run: leave a server key out, "
@@ -170,6 +171,17 @@ class CampaignSpec(Frozen):
                     near = difflib.get_close_matches(name, names, n=1)
                     raise ValueError(f"sweep.{number}.drafter: no drafter {name!r}{did_you_mean(near)}")
         return self
+
+
+def _secret_arguments(argv: Sequence[str]) -> Iterator[str]:
+    """What a launch prefix gives away: ``-e NAME=VALUE``, ``--token VALUE``; a name alone hands on what is set."""
+    for before, argument in zip(("", *argv), argv, strict=False):
+        name, assigned, _ = argument.partition("=")
+        flag = flag_key(name) if name.startswith("--") else ""
+        if assigned and (is_secret_variable(name) or flag in SECRET_FLAGS):
+            yield name
+        elif before.startswith("--") and flag_key(before) in SECRET_FLAGS:
+            yield before
 
 
 def called(name: str, drafters: Sequence[Drafter]) -> list[Drafter]:

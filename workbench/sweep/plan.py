@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,10 @@ from workbench.spec import (
     SpecDecodeConfig,
 )
 from workbench.sweep.campaign_file import UNNAMED, CampaignSpec, SweepBlock, called
+
+MOST_POINTS = 5_000
+"""Of a campaign: its starts would take weeks, and lists that multiply are written in a moment."""
+MOST_LOADS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,14 @@ class Plan:
 
 
 def expand(campaign: CampaignSpec) -> Plan:
-    """Every start of a campaign, baselines around the candidates, each point once."""
+    """Every start of a campaign, baselines around the candidates, each point once.
+
+    Raises
+    ------
+    SpecError
+        When it has more points or loads than anybody measures, or ``only`` names no start.
+    """
+    _refuse_many(campaign)
     merged: list[LeftOut] = []
     refused: list[LeftOut] = []
     refused += _not_there(campaign)
@@ -123,6 +135,31 @@ def with_control(plan: Plan) -> Plan:
     control = replace(control, runs=_runs(plan.campaign, control, tuple(loads)))
     at = plan.starts.index(first)
     return replace(plan, starts=(*plan.starts[:at], control, *plan.starts[at:]))
+
+
+def _refuse_many(campaign: CampaignSpec) -> None:
+    points = sum(_size(block) * max(1, len(_drafters_of(block, campaign))) for block in campaign.sweep)
+    levels = [campaign.max_concurrency, campaign.baseline_max_concurrency]
+    levels += [block.max_concurrency for block in campaign.sweep if block.max_concurrency is not None]
+    loads = sum(map(len, levels)) * len(campaign.workload.prompt_sets)
+    for count, most, what in ((points, MOST_POINTS, "points"), (loads, MOST_LOADS, "loads")):
+        if count > most:
+            raise SpecError(f"{count:,} {what}, and at most {most:,} are planned", where="sweep")
+
+
+def _size(block: SweepBlock) -> int:
+    """Points of a block with one drafter: the product of its lists."""
+    lists = (
+        block.speculative_algorithm,
+        block.speculative_num_steps,
+        block.speculative_eagle_topk,
+        block.speculative_num_draft_tokens,
+        block.simulated_accept_length,
+        block.cuda_graph,
+        *block.flags.values(),
+        *block.env.values(),
+    )
+    return math.prod(map(len, lists))
 
 
 def _not_there(campaign: CampaignSpec) -> Iterator[LeftOut]:

@@ -12,7 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from workbench.errors import SpecError
+from workbench.files import is_file, read_small
 from workbench.paths import campaigns_dir
+from workbench.plain import NO_YAML, TooMuch, from_yaml, refuse_growth
 from workbench.spec import Drafter, ServerConfig, Target
 from workbench.sweep.campaign_file import CampaignSpec, CampaignWorkload, SweepBlock, did_you_mean
 from workbench.trained import drafters_in, filled, is_trained
@@ -29,8 +31,8 @@ def read_campaign_file(path: Path) -> CampaignSpec:
         With the line and the nearest known name for the first fault.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_small(path).decode()
+    except (OSError, ValueError) as error:
         raise SpecError(f"cannot be read ({error})", where=path) from error
     return parse_campaign(text, name=str(path))
 
@@ -38,11 +40,13 @@ def read_campaign_file(path: Path) -> CampaignSpec:
 def parse_campaign(text: str, *, name: str) -> CampaignSpec:
     """A campaign from YAML text; ``name`` is what messages call it."""
     try:
-        _refuse_aliases(text, name)
+        refuse_growth(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_twice(tree, name)
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except TooMuch as error:
+        raise SpecError(error.what, where=f"{name}:{error.line}") from error
+    except NO_YAML as error:
         raise SpecError(f"not YAML ({' '.join(str(error).split())})", where=name) from error
     if not isinstance(content, dict):
         raise SpecError("not a mapping of settings", where=name, next_step="see data/campaigns/ for examples")
@@ -50,6 +54,8 @@ def parse_campaign(text: str, *, name: str) -> CampaignSpec:
         campaign = CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=False)
     except ValidationError as error:
         raise _fault(error, tree, name) from error
+    except TypeError as error:  # a key that is a date, say
+        raise SpecError(f"a name of a setting is no text ({error})", where=name) from error
     return with_trained(campaign)
 
 
@@ -73,13 +79,6 @@ def with_trained(campaign: CampaignSpec) -> CampaignSpec:
 
 def _trained_paths(campaign: CampaignSpec) -> bool:
     return campaign.drafters_from is not None or any(is_trained(drafter.model_path) for drafter in campaign.drafters)
-
-
-def _refuse_aliases(text: str, name: str) -> None:
-    """Aliases can blow a short file up to any size, and a campaign needs none."""
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise SpecError(f"alias *{event.anchor}", where=_place(name, event), next_step="write the value out")
 
 
 def _refuse_twice(node: Any, name: str) -> None:
@@ -160,7 +159,7 @@ def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = campaigns_dir() / f"{name}.yaml"
-    if not path.is_file():
+    if not is_file(path):
         there = campaign_names()
         near = difflib.get_close_matches(name, there, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there) or 'none'}"
@@ -179,11 +178,12 @@ def _set(content: dict[str, Any], setting: str) -> None:
     if not equals or not key.strip():
         raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "repeats=3"')
     try:
-        plain = yaml.safe_load(value)
-        _put(content, key.strip().split("."), plain)
-    except yaml.YAMLError as error:
+        plain = from_yaml(value)
+    except ValueError as error:
         raise SpecError(f"{value!r} is no value ({' '.join(str(error).split())})", where=f"--set {key}") from error
-    except (IndexError, ValueError, TypeError, AttributeError) as error:
+    try:
+        _put(content, key.strip().split("."), plain)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise SpecError(f"{key!r} leads nowhere in the file", where=f"--set {setting}") from error
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,10 @@ from typing import Any
 
 from workbench.chat import Chat, load_chat
 from workbench.errors import CheckpointError, SpecError, UsageError
+from workbench.files import read_small
 from workbench.models import SMOLLM2
 from workbench.paths import under_root
+from workbench.plain import from_json
 from workbench.progress import duration
 from workbench.prompts import Prompt, PromptSet, prompt_set, with_token_ids
 from workbench.provenance import redact
@@ -166,7 +167,7 @@ def _prompt_ids(chat: Chat, text: str) -> list[int]:
 def _vocabulary(target: Path) -> tuple[int, list[int]]:
     path = target / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = from_json(read_small(path))
         text = config.get("text_config", config)
         eos = text.get("eos_token_id")
         return int(text["vocab_size"]), [eos] if isinstance(eos, int) else list(eos or [])

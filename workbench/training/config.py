@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from workbench.errors import SpecError
+from workbench.files import read_small
+from workbench.plain import from_yaml
 from workbench.spec import Frozen, Name, Positive
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -128,8 +129,8 @@ def read_content(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
         When it cannot be read or a change is none.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = from_yaml(read_small(path).decode())
+    except (OSError, ValueError) as error:
         raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
     if not isinstance(content, dict):
         raise SpecError("holds no keys", where=path, next_step="write one `key: value` a line")
@@ -138,8 +139,8 @@ def read_content(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
         if not equals or not key.strip():
             raise SpecError(f"{setting!r} is no change", where="--set", next_step='give key=value, such as "seed=1"')
         try:
-            content[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+            content[key.strip()] = from_yaml(value)
+        except ValueError as error:
             raise SpecError(f"{value!r} is no value", where=f"--set {key}") from error
     return content
 

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import InputError, UsageError
-from workbench.files import replacing
+from workbench.files import read_small, replacing
+from workbench.plain import from_json
 from workbench.training.parts import AGAIN, Arrays, Sample, file_sha256, read_part, removed_by
 
 __all__ = ["Corpus", "Sample", "read_corpus", "split", "subset", "token_counts"]
@@ -117,7 +118,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     """
     path = folder / ABOUT
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = from_json(read_small(path))
     except OSError as error:
         raise InputError(f"no corpus ({error.strerror})", where=path, next_step=AGAIN) from error
     except ValueError as error:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import InputError
-from workbench.files import replacing
+from workbench.files import read_small, replacing
 from workbench.paths import slug, under_root
+from workbench.plain import from_json
 from workbench.prompts import prompt_set, run_name
 from workbench.spec import Frozen, Positive
 from workbench.training.config import TrainConfig
@@ -47,7 +48,7 @@ class Walk(Frozen):
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(from_json(read_small(path)))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"no corpus ({error})", where=path, next_step="make it with `workbench answers`") from error
 
@@ -59,7 +60,7 @@ def missing(folder: Path, walks: Sequence[Walk]) -> list[Walk]:
 
 def _figures(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(from_json(read_small(path)))
     except (OSError, ValueError, TypeError):
         return {}
 

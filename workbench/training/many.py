@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.gpu import open_gpus
+from workbench.plain import from_json
 from workbench.progress import duration
 from workbench.terminal import Lines
 from workbench.trained import LOG, RECORD
@@ -208,7 +209,7 @@ def last_line(folder: Path) -> dict[str, Any]:
         return {}
     for text in reversed(lines[:-1]):
         try:
-            return dict(json.loads(text))
+            return dict(from_json(text))
         except (ValueError, TypeError):
             continue
     return {}

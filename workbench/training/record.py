@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from workbench.files import replacing
+from workbench.plain import from_json
 from workbench.provenance import code_version
 
 LOG, RECORD = "training_log.jsonl", "training.json"
@@ -40,7 +41,7 @@ def read_log(out: Path) -> list[dict[str, Any]]:
     path = out / LOG
     for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
-            lines.append(json.loads(text))
+            lines.append(from_json(text))
         except ValueError:
             continue
     return lines

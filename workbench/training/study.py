@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from workbench.training.config import TrainConfig, read_content
 from workbench.training.judged import Walk
 
 CONFIG, OUTPUT = "train.yaml", "train.log"
+MOST_RUNS = 1_000
 _TUPLES = frozenset({"betas", "capture"})
 _LENGTHS = ("epochs", "steps", "minutes")
 _PATHS = ("target", "corpus", "vocab_from", "init_from")
@@ -69,6 +71,11 @@ def read_study(path: Path, settings: Sequence[str] = ()) -> Study:
         raise SpecError("is no list of blocks", where=f"{path}: sweep", next_step="write `- key: [value, value]`")
     folder = Path(out) if Path(out).is_absolute() else project_root() / out
     runs: dict[str, TrainConfig] = {}
+    count = sum(
+        math.prod(len(value) for key, value in {**content, **block}.items() if _is_list(key, value)) for block in blocks
+    )
+    if count > MOST_RUNS:
+        raise SpecError(f"{count:,} drafters, and at most {MOST_RUNS:,} are trained", where=path)
     for block in blocks:
         for keys in _products({**content, **block}):
             run = _run(keys, folder, path)

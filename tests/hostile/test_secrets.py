@@ -1,0 +1,167 @@
+"""Secrets that are planted wherever a user has some, looked for in every file that comes of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_campaigns import environment, write_project
+from run_folders import write_text
+from test_names import campaign
+
+from workbench.errors import SpecError
+from workbench.launch.redaction import blank_out
+from workbench.paths import ROOT_ENV
+from workbench.provenance import redact
+from workbench.sweep import parse_campaign
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    "HF_TOKEN": "plantedenvtoken1",
+    "WANDB_API_KEY": "plantedenvkey22",
+    "AWS_SECRET_ACCESS_KEY": "planted/env+secret3",
+    "DB_PASSWORD": "plantedpass44",
+    "SGLANG_ADMIN_SECRET": "plantedadmin55",
+    "WORKBENCH_API_KEY": "plantedworkbench66",
+}
+# What only the server knows and prints.
+PRINTED = {
+    "hugging face": "hf_PlantedPrintedTokenABCDEFG",
+    "openai": "sk-plantedprintedkey0123456789",
+    "github": "ghp_plantedprinted0123456789abcdef",
+    "url": "https://planteduser:plantedurlpass@models.invalid/m",
+    "argument": "server_args=ServerArgs(api_key='plantedargument77', admin_api_key=\"plantedadmin88\")",
+    "header": "Authorization: Bearer plantedbearer99aa",
+}
+LAUNCH = (
+    "import os, runpy, sys\n"
+    "for name in {names!r}: sys.stderr.write(name + '=' + os.environ.get(name, '?') + chr(10))\n"
+    "for text in {printed!r}: sys.stderr.write(text + chr(10))\n"
+    "sys.stderr.flush()\n"
+    "sys.argv[0] = {script!r}\n"
+    "runpy.run_path({script!r}, run_name='__main__')\n"
+)
+
+
+def found(folder: Path) -> Iterator[str]:
+    """Files with anything planted in them, packed ones unpacked."""
+    import gzip
+
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            data += gzip.decompress(data) if data[:2] == b"\x1f\x8b" else b""
+            at = data.lower().find(b"planted")
+            if at >= 0:
+                yield f"{path.relative_to(folder)}: {data[max(0, at - 60) : at + 60]!r}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    launch = tmp_path / "launch" / "launch.py"
+    script = str(ROOT / "tests" / "scripted_launch.py")
+    write_text(launch, LAUNCH.format(names=list(ENVIRONMENT), printed=list(PRINTED.values()), script=script))
+    project = write_project(tmp_path / "project", launch_prefix=[sys.executable, str(launch)])
+    shutil.copytree(ROOT / "notebooks", project / "notebooks", dirs_exist_ok=True)
+    shutil.copy(ROOT / "data" / "reference_points.csv", project / "data")
+    return project
+
+
+def workbench(project: Path, *arguments: str, **options: list[str]) -> tuple[int, str]:
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        cwd=project,
+        env={**os.environ, **environment(project, **options), **ENVIRONMENT},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_no_file_holds_what_is_secret(project: Path) -> None:
+    printed = []
+    code, said = workbench(project, "run", "small")
+    assert code == 0, said
+    printed.append(said)
+    logs = list(project.glob("data/runs/small/_servers/*/server*.log"))
+    assert logs and all(b"HF_TOKEN=****" in log.read_bytes() for log in logs)  # it was printed, and blanked out
+    code, said = workbench(project, "report", "--campaign", "small")
+    assert code in (0, 1), said
+    printed.append(said)
+    assert list(project.glob("reports/*.html"))
+    raw = write_text(project / "given" / "raw.log", "\n".join(PRINTED.values()) + "\n" + logs[0].read_text())
+    code, said = workbench(project, "diagnose", str(raw), "--page", "--all")
+    assert code in (0, 1), said
+    printed.append(said)
+    raw.unlink()  # it was given to us so, and stays as it is
+    code, said = workbench(project, "tune", "small", "--budget-minutes", "1")
+    printed.append(said)
+    # A server that does not start shows the end of its log.
+    shutil.rmtree(project / "data" / "runs")
+    code, said = workbench(project, "run", "small", "--force", all=["--start-fault", "exception"])
+    assert code != 0
+    printed.append(said)
+    assert list(found(project)) == []
+    assert [said for said in printed if "planted" in said.lower()] == []
+
+
+@pytest.mark.parametrize("text", PRINTED.values(), ids=PRINTED)
+def test_what_looks_like_a_secret_is_taken_out_of_text_and_logs(tmp_path: Path, text: str) -> None:
+    assert "planted" not in redact(f"a {text} b").lower()
+    log = write_text(tmp_path / "server.log", f"a {text} b\nnext\n")
+    size = log.stat().st_size
+    assert blank_out(log, []) >= 1
+    assert b"planted" not in log.read_bytes().lower()
+    assert (log.stat().st_size, log.read_bytes()[-5:]) == (size, b"next\n")
+    assert blank_out(log, []) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf_model hf_hub_download",
+        "https://host:8000/v1 and me@host",
+        "api_key=None, admin_api_key=None",
+        "max_total_num_tokens='1234567'",
+        "ask-me-anything-about-the-weather",
+        "Bearer of news",
+    ],
+)
+def test_what_is_no_secret_stays(tmp_path: Path, text: str) -> None:
+    assert redact(text) == text
+    assert blank_out(write_text(tmp_path / "server.log", text), []) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"launch_prefix": ["docker", "run", "-e", "HF_TOKEN=plantedenvtoken1"]}, "HF_TOKEN is a secret"),
+        ({"launch_prefix": ["srun", "--token", "plantedenvtoken1"]}, "--token is a secret"),
+        ({"launch_prefix": ["srun", "--api-key=plantedenvtoken1"]}, "--api-key is a secret"),
+        ({"server": {"flags": {"api_key": "plantedenvtoken1"}}}, "api_key is a secret"),
+        ({"server": {"env": {"HF_TOKEN": "plantedenvtoken1"}}}, "HF_TOKEN is a secret"),
+        ({"target": {"name": "T", "model_path": "https://u:plantedpass@h/m"}}, "target.model_path: .*holds a password"),
+        ({"drafters": [{"name": "d", "model_path": "https://u:plantedpass@h/m"}]}, "holds a password"),
+    ],
+)
+def test_secrets_in_a_campaign_are_refused_and_not_repeated(changes: dict[str, object], what: str) -> None:
+    with pytest.raises(SpecError, match=what) as caught:
+        parse_campaign(campaign(**changes), name="c")
+    assert "planted" not in str(caught.value)
+
+
+def test_names_of_secrets_alone_may_stand_in_a_launch_prefix() -> None:
+    read = parse_campaign(campaign(launch_prefix=["docker", "run", "-e", "HF_TOKEN", "-e", "A=b", "image"]), name="c")
+    assert json.dumps(read.launch_prefix)
+    assert ROOT_ENV
