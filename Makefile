@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 TORCH  ?= torch==2.13.0   # any torch >= 2.9; name a CPU build where the index's default is a CUDA one
 
-.PHONY: report pages test test-slow check lint format bench docs lab quickstart clean
+.PHONY: report pages test test-slow soak check lint format lock audit bench docs lab quickstart clean
 
 report: pages quickstart
 
@@ -20,9 +20,16 @@ pages: $(VENV)/.base
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
-# Processes that are stopped and killed at every point, through papermill; every page of several campaigns. Minutes.
-test-slow: $(VENV)/.dev
-	$(BIN)/pytest -n auto -m slow
+# Processes that are stopped and killed at every point, through papermill; a Ray cluster of several nodes of which some
+# are killed; every page of several campaigns. Minutes.
+test-slow: $(VENV)/.dev $(VENV)/.ray
+	$(BIN)/pytest -n auto --dist loadgroup -m slow
+
+# Long ones: every reader gets changed inputs for WORKBENCH_FUZZ_MINUTES (default 0.2) minutes each, by coverage where
+# atheris is installed (Linux, Python 3.11-3.13). Inputs that broke something are left in build/fuzz.
+soak: $(VENV)/.dev
+	-$(BIN)/python -m pip install -q atheris
+	$(BIN)/pytest -n auto -m soak
 
 # What CI runs.
 check: lint test
@@ -39,6 +46,17 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/nbstripout --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb
+
+# The versions that CI installs: those of this environment.
+lock: $(VENV)/.dev $(VENV)/.engine
+	@{ echo "# Versions that CI installs; made by \`make lock\`, checked by tests/test_lock.py. Not torch: see TORCH in the Makefile."; \
+	  $(BIN)/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^+]+$$' \
+	  | grep -viE '^(torch|triton|nvidia|ray|pip|setuptools|wheel)[-_=]'; } > .ci/constraints.txt
+
+# Known vulnerabilities of these versions; asks pypi.org or OSV, so it needs the network.
+audit: $(VENV)/.dev
+	$(BIN)/python -m pip install -q pip-audit
+	$(BIN)/pip-audit --requirement .ci/constraints.txt --no-deps --disable-pip
 
 bench: $(VENV)/.dev
 	$(BIN)/pytest -m benchmark -s tests/benchmarks
@@ -71,6 +89,11 @@ $(VENV)/.engine: pyproject.toml | $(VENV)/.base
 	@echo "installing the embedded engine's packages into $(VENV) ($(strip $(TORCH)))"
 	$(BIN)/python -m pip install -q '$(strip $(TORCH))'
 	$(BIN)/python -m pip install -q -e '.[reference]'
+	@touch $@
+
+$(VENV)/.ray: pyproject.toml | $(VENV)/.dev
+	@echo "installing Ray into $(VENV)"
+	$(BIN)/python -m pip install -q -e '.[ray]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from tiny_models import target_config, target_tensors, write_model
 from training_files import VOCAB, sample, write_corpus
 
@@ -59,3 +60,10 @@ GOLDEN: dict[str, dict[str, Any]] = {
     "online": {"mode": "online", "gpus": 1, "capture_gpus": 2},
 }
 """Orders whose run.yaml SpecForge 0.2.0 was given; it accepted each and printed the plan beside it."""
+
+
+def read_features(path: Path) -> dict[str, torch.Tensor]:
+    """A file of features as SpecForge opens it. The package itself only writes such files: they are pickles."""
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    assert isinstance(content, dict)
+    return content

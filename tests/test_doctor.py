@@ -42,6 +42,7 @@ def test_a_bare_machine_is_told_what_is_missing_and_how_to_get_it(machine: dict[
         "explore in JupyterLab": "jupyterlab is not installed: pip install -e .",
         "run the embedded engine": "torch is not installed: make quickstart, or pip install -e '.[reference]'",
         "serve with SGLang": "sglang is not installed: conda env create -f environment.yml, on the GPU node",
+        "measure on many nodes": "ray is not installed: pip install -e '.[ray]', on every node",
         "NVIDIA driver": "nvidia-smi is not on the PATH: needed on the GPU node only",
         "browser tests": "chromium is not on the PATH: apt-get install chromium; needed for development only",
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,27 +9,21 @@ from live_campaigns import RUNS, of_case, play, run_folder, states, write_projec
 
 pytest.importorskip("torch", reason="the embedded engine needs the extra: reference")
 
-from tiny_models import draft_config, draft_tensors, target_config, target_tensors, write_model
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tiny_models import (
+    TOKENS,
+    draft_config,
+    draft_tensors,
+    target_config,
+    target_tensors,
+    write_model,
+    write_tokenizer,
+)
 
 from workbench import measure
 from workbench.attached import Attachment
 from workbench.spec import RunState
 from workbench.store import read_requests, read_run
 from workbench.sweep import find_campaign
-
-VOCAB = 260
-TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-
-
-def write_tokenizer(folder: Path) -> None:
-    """One id a byte, and four that no text has."""
-    names = [*(f"<{number}>" for number in range(VOCAB - 256)), *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[], unk_token="<0>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         workload={"prompt_set": "few", "num_prompts": 3, "max_new_tokens": 12, "ignore_eos": True},
         server={"max_running_requests": 4, "context_length": 128},
     )
-    target, draft = target_config(vocab=VOCAB), draft_config(vocab=VOCAB, draft_vocab=200)
+    target, draft = target_config(vocab=TOKENS), draft_config(vocab=TOKENS, draft_vocab=200)
     write_tokenizer(write_model(project / "tiny", target, target_tensors(target)))
     write_model(project / "tiny-draft", draft, draft_tensors(draft))
     play(monkeypatch, project)

@@ -74,7 +74,7 @@ def test_pages_of_all_and_of_chosen_campaigns(project: Path) -> None:
     folder = project / "data" / "recorded"
     trained = write_campaign(folder / "c", drafters=[{"name": "d", "training_samples": 500}])
     write_run(trained / "s3")
-    a, b, c = (read_campaign(folder / name) for name in "abc")
+    a, b, c = (reports.outline(read_campaign(folder / name)) for name in "abc")
 
     def pages(*arguments: object, chosen: bool = False) -> list[str]:
         return [job.page for job in reports.plan(*arguments, chosen=chosen)]  # type: ignore[arg-type]

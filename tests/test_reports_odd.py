@@ -24,12 +24,14 @@ from workbench.reports import (
     NOTEBOOKS,
     SCALING,
     Outcome,
+    Outline,
     build,
     list_pages,
+    outline,
     plan,
 )
 from workbench.spec import RunState
-from workbench.store import Campaign, read_campaign
+from workbench.store import read_campaign
 
 
 @pytest.fixture
@@ -50,8 +52,8 @@ def campaign(folder: Path, **more: object) -> Path:
     return folder
 
 
-def read(*folders: Path) -> list[Campaign]:
-    return [read_campaign(folder) for folder in folders]
+def read(*folders: Path) -> list[Outline]:
+    return [outline(read_campaign(folder)) for folder in folders]
 
 
 # --- which pages -------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from naive_llama import Array
 from safetensors.torch import save_file
 
 WIDTH, INNER, HEADS, KV_HEADS, HEAD_DIM = 16, 24, 4, 2, 4
+TOKENS = 260
+_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 BASE: dict[str, Any] = {
     "model_type": "llama",
@@ -101,3 +103,15 @@ def write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, t
 
 def as_numpy(tensors: Mapping[str, torch.Tensor]) -> dict[str, Array]:
     return {name: np.asarray(t.double().numpy()) for name, t in tensors.items() if t.is_floating_point()}
+
+
+def write_tokenizer(folder: Path) -> None:
+    """One id a byte, and four that no text has: `TOKENS` in all."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    names = [*(f"<{number}>" for number in range(TOKENS - 256)), *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=[], unk_token="<0>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": _TEMPLATE}))

@@ -101,6 +101,8 @@ def _run(arguments: argparse.Namespace) -> int:
         log=arguments.log or "",
         places=arguments.places,
         interference=arguments.interference,
+        executor=arguments.executor,
+        ray_address=arguments.ray_address or "",
     )
     if arguments.dry_run:
         say(run.dry_run(request))
@@ -306,6 +308,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--places", type=_positive, metavar="N", help="measure so many starts side by side")
     run.add_argument(
         "--interference", action="store_true", help="with places: measure a start alone, too, and say what that costs"
+    )
+    run.add_argument("--executor", choices=("local", "ray"), default="local", help="ray: on the nodes of a cluster")
+    run.add_argument(
+        "--ray-address", type=_given, metavar="ADDR", help="with ray: HOST:PORT or auto; without it one is started here"
     )
     run.add_argument("--force", action="store_true", help="measure again what is measured already")
     run.add_argument("--allow-refused", action="store_true", help="start also what preflight refuses, as a control")

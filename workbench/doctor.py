@@ -35,6 +35,7 @@ def abilities() -> list[Ability]:
         _package("explore in JupyterLab", "jupyterlab", "pip install -e ."),
         _package("run the embedded engine", "torch", "make quickstart, or pip install -e '.[reference]'"),
         _slow_start(_package("serve with SGLang", "sglang", "conda env create -f environment.yml, on the GPU node")),
+        _package("measure on many nodes", "ray", "pip install -e '.[ray]', on every node"),
         _program("NVIDIA driver", "nvidia-smi", "needed on the GPU node only"),
         _program("browser tests", "chromium", "apt-get install chromium; needed for development only"),
     ]

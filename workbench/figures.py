@@ -13,6 +13,7 @@ from workbench.plot.names import row_names
 from workbench.table import LogSummary, reference_points
 from workbench.table.training import Training
 
+MOST_LINES = 60  # of a figure with a line a run
 MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
 
 
@@ -142,7 +143,9 @@ def throughput_by_concurrency(runs: pd.DataFrame) -> None:
 
 def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Share of verify steps that accept at least so many drafts."""
-    table = answers.real_runs(views.labelled(acceptance.survival_df(requests), runs))
+    chosen, said = _most_accepting(runs)
+    own = requests[requests["run_id"].isin(chosen["run_id"])]
+    table = answers.real_runs(views.labelled(acceptance.survival_df(own), runs))
     if table.empty:
         show.note("No run of this campaign kept per-request histograms: acceptance by position is not known.")
         return
@@ -151,15 +154,26 @@ def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     theme.show_figure(
         fig,
         alt=show.alt("Survival by position", table, "position", "survival"),
-        caption="Share of verify steps that accept at least so many drafts, 95 % intervals over prompts.",
+        caption=f"Share of verify steps that accept at least so many drafts, 95 % intervals over prompts.{said}",
         data=table,
         name="survival",
     )
 
 
+def _most_accepting(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The runs with histograms, where there are more than a figure holds those that accept most, and what is left."""
+    told = answers.real_runs(runs[runs["steps_histogram"].notna()])
+    if len(told) <= MOST_LINES:
+        return told, ""
+    chosen = told.sort_values("accept_length", ascending=False, kind="stable", na_position="last").head(MOST_LINES)
+    return chosen, f" Drawn are the {MOST_LINES} of {count(len(told), 'run')} with the longest accept length."
+
+
 def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Share of verify steps that accept exactly so many drafts."""
-    table = answers.real_runs(views.labelled(acceptance.spread_df(requests), runs))
+    chosen, said = _most_accepting(runs)
+    own = requests[requests["run_id"].isin(chosen["run_id"])]
+    table = answers.real_runs(views.labelled(acceptance.spread_df(own), runs))
     if table.empty:
         show.note("No run of this campaign kept per-request histograms: the spread behind the average is not known.")
         return
@@ -168,7 +182,7 @@ def spread(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
     theme.show_figure(
         fig,
         alt=show.alt("Share of verify steps by correct drafts", table, "correct_drafts", "share"),
-        caption="Share of verify steps that accept exactly so many drafts: what the average hides.",
+        caption=f"Share of verify steps that accept exactly so many drafts: what the average hides.{said}",
         data=table,
         name="spread",
     )

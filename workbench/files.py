@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import shutil
 import stat
@@ -20,6 +21,11 @@ from workbench.errors import LogError, Problem, RunFolderError
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"
+MOST_SMALL_BYTES = 64 << 20
+MOST_UNPACKED = 200
+"""Times its size that a gzip file of more than 64 MiB of text may have; gzip itself ends at 1,032."""
+_UNPACKED_BYTES = 64 << 20
+_GZIP = b"\x1f\x8b"
 
 
 @contextmanager
@@ -80,6 +86,28 @@ def write_advice(error: OSError) -> str:
     return "free space or choose another folder" if full else "name a file in a folder of yours"
 
 
+def read_small(path: Path, most: int = MOST_SMALL_BYTES, *, unpack: bool = False) -> bytes:
+    """The bytes of a file that is held in memory whole; with ``unpack``, what is in it where it is gzip.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read, is no file (of a pipe one would wait for the end) or is larger than ``most`` bytes.
+    """
+    about = path.stat()
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "Not a file", str(path))
+    data = path.read_bytes() if about.st_size <= most else b""
+    if unpack and data[:2] == _GZIP:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            data = packed.read(most + 1)
+    if about.st_size > most or len(data) > most:
+        raise OSError(errno.EFBIG, f"Larger than {most:,} bytes", str(path))
+    return data
+
+
 def read_chunks(path: Path | str, problems: list[Problem] | None = None) -> Iterator[bytes]:
     """Unpacked bytes of a file in pieces of at most `CHUNK_BYTES`; gzip is told by its first bytes.
 
@@ -105,16 +133,41 @@ def read_chunks(path: Path | str, problems: list[Problem] | None = None) -> Iter
     except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
         what = _fault(error)
         if problems is None or size == 0:
-            next_step = "copy the file again" if _is_gzip_fault(error) else "check the path and its permissions"
+            again = "unpack it and name the text" if isinstance(error, _Bomb) else "copy the file again"
+            next_step = again if _is_gzip_fault(error) else "check the path and its permissions"
             raise LogError(what, where=_shown(path), next_step=next_step) from error
         problems.append(Problem(_shown(path), f"{what}: only the first {size:,} bytes of its text are used"))
 
 
 def _unpacked(raw: BufferedReader) -> Iterator[bytes]:
-    gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
-    file = gzip.GzipFile(fileobj=raw) if gzipped else raw
+    if raw.peek(2)[:2] != _GZIP:
+        while chunk := raw.read1(CHUNK_BYTES):
+            yield chunk
+        return
+    packed, size = _Counted(raw), 0
+    file = gzip.GzipFile(fileobj=cast(BufferedReader, packed))
     while chunk := file.read1(CHUNK_BYTES):
+        size += len(chunk)
+        if size > _UNPACKED_BYTES and size > MOST_UNPACKED * packed.count:
+            raise _Bomb(f"the gzip file unpacks to more than {MOST_UNPACKED} times its size")
         yield chunk
+
+
+class _Counted:
+    """A file of which it is known how much was read."""
+
+    def __init__(self, raw: BufferedReader) -> None:
+        self._raw = raw
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self.count += len(data)
+        return data
+
+
+class _Bomb(gzip.BadGzipFile):
+    """A file that was made to fill memory or time: text of servers packs to a tenth, not to a thousandth."""
 
 
 @contextmanager
@@ -135,6 +188,8 @@ def _is_gzip_fault(error: Exception) -> bool:
 def _fault(error: Exception) -> str:
     if isinstance(error, EOFError):
         return "the gzip file is cut off"
+    if isinstance(error, _Bomb):
+        return str(error)
     if _is_gzip_fault(error):
         return f"the gzip file is damaged ({error})"
     return f"cannot be read ({error.strerror or error})" if isinstance(error, OSError) else str(error)
@@ -142,6 +197,14 @@ def _fault(error: Exception) -> str:
 
 def _shown(path: Path | str) -> str:
     return "standard input" if str(path) == STDIN else str(path)
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a name that no file can have has none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def first_there(*paths: Path) -> Path | None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from workbench.errors import Problem
+from workbench.files import read_small
 from workbench.page import SUMMARY_SUFFIX, Heading, Summary, render_template
 from workbench.paths import slug
 from workbench.store import write_atomic
@@ -88,7 +89,7 @@ def _read_entries(root: Path) -> tuple[list[Entry], list[Problem]]:
             problems.append(Problem(name, "a summary without its page"))
             continue
         try:
-            summary = Summary.model_validate_json((root / name).read_bytes())
+            summary = Summary.model_validate_json(read_small(root / name))
             entries.append(Entry(quote(page), summary, _time(summary.finished_at)))
         except (OSError, ValidationError) as error:
             problems.append(Problem(name, f"summary cannot be read: {_first_fault(error)}"))

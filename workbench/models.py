@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,18 +83,34 @@ def prompts_of(campaign: CampaignSpec) -> dict[str, Sequence[Prompt]]:
     SpecError
         When a set has fewer prompts than are asked for.
     """
+    return in_tokens(campaign, texts_of(campaign))
+
+
+def texts_of(campaign: CampaignSpec) -> dict[str, Sequence[Prompt]]:
+    """The same as their sets hold them, for a machine that has the sets and not the target.
+
+    Raises
+    ------
+    SpecError
+        As `prompts_of`.
+    """
     found = {name: prompt_set(name).prompts for name in campaign.workload.prompt_sets}
     for name, wanted in campaign.workload.prompt_sets.items():
         if wanted > len(found[name]):
             what = f"{wanted} prompts are asked for, {name} has {len(found[name])}"
             raise SpecError(what, where="workload.num_prompts")
+    return {run_name(name): prompts for name, prompts in found.items()}
+
+
+def in_tokens(campaign: CampaignSpec, texts: Mapping[str, Sequence[Prompt]]) -> dict[str, Sequence[Prompt]]:
+    """Prompts with the token ids of the chat template, where the target's tokenizer is here."""
     folder = Path(campaign.target.model_path or "")
     if not (folder / "tokenizer.json").is_file():
-        return {run_name(name): prompts for name, prompts in found.items()}
+        return dict(texts)
     chat = load_chat(folder)
     return {
-        run_name(name): with_token_ids(prompts, lambda text: chat.prompt_ids([{"role": "user", "content": text}]))
-        for name, prompts in found.items()
+        name: with_token_ids(prompts, lambda text: chat.prompt_ids([{"role": "user", "content": text}]))
+        for name, prompts in texts.items()
     }
 
 

@@ -76,14 +76,18 @@ def cache_dir() -> Path:
 
 
 KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS = "_kept", "_notebooks", "_lock", "_command", "progress.log"
-WORKING = frozenset({KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS})
+ARRIVING = "_arriving"
+WORKING = frozenset({KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS, ARRIVING})
 """What a measuring command leaves in a campaign's folder beside the data."""
 
 
 def under_root(path: str) -> str:
     """A relative path as one under the project where there is such a file, else unchanged."""
     inside = project_root() / path
-    return str(inside) if not Path(path).is_absolute() and inside.exists() else path
+    try:
+        return str(inside) if not Path(path).is_absolute() and inside.exists() else path
+    except (OSError, ValueError):  # a name too long, a NUL in it: said where the file is read
+        return path
 
 
 def slug(text: str, *, max_length: int = 80) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import platform
 import re
 import shlex
@@ -16,10 +15,20 @@ from pathlib import Path
 from workbench import __version__
 from workbench.errors import UsageError
 from workbench.files import as_text
+from workbench.hashes import hash_file, hash_folder
 from workbench.paths import WORKING, project_root
+from workbench.spec import SECRET_FLAGS
 
 LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
-_HUGGING_FACE_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
+SECRETS = (
+    r"\b(?:hf_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)([A-Za-z0-9_-]{16,})",
+    r"\bsk-([A-Za-z0-9_-]{20,})",
+    r"\bBearer ([A-Za-z0-9._~+/=-]{8,})",
+    r"://([^\s/@'\"]{1,200}:[^\s/@'\"]{1,200})@",
+    rf"\b(?:{'|'.join(sorted(SECRET_FLAGS - {'token'}))})['\"]? ?[=:] ?['\"]([^'\"\n]{{4,500}})['\"]",
+)
+"""Patterns of secrets that nobody named: access tokens, passwords in URLs, printed arguments. Group 1 is secret."""
+_SECRETS = tuple(map(re.compile, SECRETS))
 
 
 def provenance_rows(*, inputs: Iterable[Path] = (), command: Sequence[str] | None = None) -> list[tuple[str, str]]:
@@ -61,28 +70,27 @@ def hash_path(path: Path) -> str:
     What a measuring command leaves in a campaign beside its data (`paths.WORKING`) does not count.
     """
     try:
-        if not path.is_dir():
-            return _hash_file(path)[:16]
-        listing = hashlib.sha256()
-        kept = (p for p in path.rglob("*") if p.relative_to(path).parts[0] not in WORKING and p.is_file())
-        for file in sorted(kept):
-            listing.update(
-                f"{file.relative_to(path).as_posix()}\0{_hash_file(file)}\n".encode(errors="backslashreplace")
-            )
-        return listing.hexdigest()[:16]
+        return (hash_folder(path, without=WORKING) if path.is_dir() else hash_file(path))[:16]
     except OSError as error:
         return f"not known: {error.strerror or error}"
 
 
 def redact(text: str) -> str:
-    """Text without this user's folders and without access tokens: pages are made to be passed on.
+    """Text without this user's folders and without secrets: pages are made to be passed on.
 
     Bytes of a file name that are no text become escapes.
     """
     text = as_text(text)
     for folder, short in _private_folders():
         text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?![\w.-])", short, text)
-    return _HUGGING_FACE_TOKEN.sub("hf_***", text)
+    return without_secrets(text)
+
+
+def without_secrets(text: str) -> str:
+    """Text in which what looks like a secret is replaced, whoever wrote it."""
+    for pattern in _SECRETS:
+        text = pattern.sub(lambda found: found[0].replace(found[1], "***"), text)
+    return text
 
 
 def _private_folders() -> list[tuple[str, str]]:
@@ -97,11 +105,6 @@ def _private_folders() -> list[tuple[str, str]]:
 def _command_line() -> list[str]:
     program = Path(sys.argv[0] or "python")
     return ["workbench" if program.stem in ("workbench", "__main__") else program.name, *sys.argv[1:]]
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _git(*arguments: str) -> str | None:

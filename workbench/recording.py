@@ -22,7 +22,7 @@ from workbench.launch.sharing import Company, inherited, listed, my_cpus
 from workbench.launch.state import count_servers
 from workbench.load import Windows
 from workbench.paths import KEPT, LOCK
-from workbench.provenance import code_version, redact, versions
+from workbench.provenance import code_version, redact, versions, without_secrets
 from workbench.sglang_rules.flags import flag_key
 from workbench.spec import (
     SECRET_FLAGS,
@@ -193,6 +193,13 @@ def bring_back(path: Path, run: RunSpec) -> None:
         finished.rename(path)
 
 
+def put_in_place(path: Path, made: Path, run: RunSpec) -> None:
+    """A run's folder that was made elsewhere becomes the run; a finished one comes back when the new one is not."""
+    _keep_aside(path)
+    made.rename(path)
+    bring_back(path, run)
+
+
 def write_measured(path: Path, windows: Windows, served: Served, *, since: float) -> None:
     """Everything that was measured but the requests, which were written as they came.
 
@@ -231,7 +238,7 @@ def _shown(name: str, value: object) -> object:
         return [_shown(name, each) for each in value]
     if value and (is_secret_variable(name) or name in SECRET_FLAGS):
         return HIDDEN
-    return redact(value) if isinstance(value, str) and "hf_" in value else value
+    return without_secrets(value) if isinstance(value, str) else value
 
 
 def _asked(argv: Sequence[str]) -> dict[str, object]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from workbench.analysis.wording import count
 from workbench.campaigns import campaign_folders, campaigns_named
 from workbench.errors import InputError, SpecError
 from workbench.paths import notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
-from workbench.store import Campaign, read_campaign
+from workbench.spec import CampaignInfo, Drafter
+from workbench.store import Campaign, read_campaign, read_head
 
 CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
     "20_report_campaign",
@@ -25,6 +27,24 @@ CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
 
 # What a page takes on two cores, for the outlook before it was ever built.
 _USUAL_S = 10.0
+_WORTH_SAYING = 500  # runs that take longer to read than one would wait without a word
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What decides on the pages of a campaign: ``shapes`` are the (steps, draft tokens) asked for."""
+
+    path: Path
+    info: CampaignInfo
+    drafters: tuple[Drafter, ...]
+    num_runs: int
+    shapes: frozenset[tuple[int | None, int | None]]
+
+
+def outline(campaign: Campaign) -> Outline:
+    decodes = [run.spec.spec_decode for run in campaign.runs if run.spec.spec_decode is not None]
+    shapes = frozenset((d.speculative_num_steps, d.speculative_num_draft_tokens) for d in decodes)
+    return Outline(campaign.path, campaign.info, campaign.drafters, len(campaign.runs), shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +54,7 @@ class Job:
     notebook: str
     page: str
     parameters: dict[str, object]
-    campaigns: tuple[Campaign, ...]
+    campaigns: tuple[Outline, ...]
     command: tuple[str, ...]
 
 
@@ -60,7 +80,7 @@ class Outcome:
     all_ok: bool
 
 
-def plan(campaigns: Sequence[Campaign], notebooks: Sequence[str] | None = None, *, chosen: bool = False) -> list[Job]:
+def plan(campaigns: Sequence[Outline], notebooks: Sequence[str] | None = None, *, chosen: bool = False) -> list[Job]:
     """The pages worth making: a notebook is left out where the campaign has nothing for it to show.
 
     Notebooks that are asked for by name are made for every campaign, whatever it holds. ``chosen`` says that these
@@ -75,18 +95,18 @@ def plan(campaigns: Sequence[Campaign], notebooks: Sequence[str] | None = None, 
     if len(named) > 1 or (named and notebooks is not None):
         jobs.append(_comparison(named, chosen=chosen))
     if named and notebooks is None and not chosen:
-        shown = next((name for name, campaign in named.items() if campaign.runs), next(iter(named)))
+        shown = next((name for name, campaign in named.items() if campaign.num_runs), next(iter(named)))
         jobs.append(_job(EXPLORE, shown, named[shown]))
     return _with_own_pages([job for job in jobs if notebooks is None or job.notebook in notebooks])
 
 
-def _job(notebook: str, name: str, campaign: Campaign) -> Job:
+def _job(notebook: str, name: str, campaign: Outline) -> Job:
     short = _short(notebook)
     command = ("workbench", "report", "--campaign", name, "--notebook", short)
     return Job(notebook, f"{name}-{short}", {"campaign": name}, (campaign,), command)
 
 
-def _comparison(named: Mapping[str, Campaign], *, chosen: bool) -> Job:
+def _comparison(named: Mapping[str, Outline], *, chosen: bool) -> Job:
     short = _short(COMPARE)
     options = [word for name in named for word in ("--campaign", name)] if chosen else []
     page = "-".join([short, *named]) if chosen else short
@@ -112,20 +132,18 @@ def _with_own_pages(jobs: Sequence[Job]) -> list[Job]:
     return named
 
 
-def _fitting(campaign: Campaign) -> list[str]:
-    decodes = [run.spec.spec_decode for run in campaign.runs if run.spec.spec_decode is not None]
-    shapes = {(d.speculative_num_steps, d.speculative_num_draft_tokens) for d in decodes} - {(None, None)}
+def _fitting(campaign: Outline) -> list[str]:
     fitting = [CAMPAIGN]
-    if len(shapes) > 1:
+    if len(campaign.shapes - {(None, None)}) > 1:
         fitting.append(DRAFT_TOKENS)
     if any(drafter.training_samples for drafter in campaign.drafters):
         fitting.append(SCALING)
-    if campaign.runs:
+    if campaign.num_runs:
         fitting.append(THROUGHPUT)
     return fitting
 
 
-def _reference(campaign: Campaign) -> str:
+def _reference(campaign: Outline) -> str:
     """The name under which `campaigns.campaign_folder` finds this campaign again."""
     return next((name for name, folder in campaign_folders().items() if folder == campaign.path), campaign.info.name)
 
@@ -138,12 +156,12 @@ def list_pages(*, campaigns: Sequence[str] | None = None, notebooks: Sequence[st
     SpecError
         For a campaign or notebook that does not exist.
     """
-    read, lines = _read(campaigns)
+    read, lines = _read(campaigns, lambda folder: outline(read_campaign(folder)))
     pages: dict[tuple[Path, ...], list[str]] = {(campaign.path,): [] for campaign in read}
     for job in plan(read, _known_notebooks(notebooks), chosen=bool(campaigns)):
         pages.setdefault(tuple(campaign.path for campaign in job.campaigns), []).append(job.page)
     for campaign in read:
-        runs = count(len(campaign.runs), "run")
+        runs = count(campaign.num_runs, "run")
         lines.append(f"{_reference(campaign)}: {runs}; {', '.join(pages.pop((campaign.path,))) or 'no page'}")
     lines += [f"several campaigns: {', '.join(names)}" for names in pages.values()]
     return lines or [_no_campaign()]
@@ -174,7 +192,7 @@ def build(
     from workbench.reuse import is_unchanged
 
     wanted = _known_notebooks(notebooks)
-    read, faults = _read(campaigns)
+    read, faults = _read(campaigns, partial(_read_tables, workers=workers, say=say))
     for fault in faults:
         say(f"left out: {fault}")
     pages = _placed(plan(read, wanted, chosen=bool(campaigns)))
@@ -251,17 +269,33 @@ def _made(pages: Sequence[Planned], kept: Sequence[Planned], bad: int) -> str:
     return f"{count(len(pages), 'page')}{unchanged}{trouble}"
 
 
-def _read(names: Sequence[str] | None) -> tuple[list[Campaign], list[str]]:
+def _read(names: Sequence[str] | None, read_one: Callable[[Path], Outline]) -> tuple[list[Outline], list[str]]:
     named = [folder for name in names for folder in campaigns_named(name)] if names else campaign_folders().values()
     folders = dict.fromkeys(named)
-    read: list[Campaign] = []
+    read: list[Outline] = []
     faults: list[str] = []
     for folder in folders:
         try:
-            read.append(read_campaign(folder))
+            read.append(read_one(folder))
         except InputError as error:
             faults.append(f"{folder.name}: {error}")
     return read, faults
+
+
+def _read_tables(folder: Path, *, workers: int, say: Callable[[str], None]) -> Outline:
+    """Bring the tables that all pages of a campaign read up to date, by several processes at once."""
+    from workbench.table import load_tables
+
+    def announce(num_runs: int) -> None:
+        if num_runs >= _WORTH_SAYING:
+            say(f"reading {count(num_runs, 'run')} of {folder.name} that are new or changed")
+
+    tables = load_tables(folder, workers=workers, announce=announce)
+    head = read_head(folder)
+    asked = tables.runs.loc[tables.runs["role"] == "speculative", ["asked_num_steps", "asked_num_draft_tokens"]]
+    told = asked.drop_duplicates().astype(object)
+    shapes = told.where(told.notna(), None).itertuples(index=False, name=None)
+    return Outline(head.path, head.info, head.drafters, len(tables.runs), frozenset(shapes))
 
 
 def _known_notebooks(names: Sequence[str] | None) -> list[str] | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from workbench.files import read_small
 from workbench.page import SUMMARY_SUFFIX, PageStatus, Summary
 from workbench.paths import reference_points_csv
 from workbench.provenance import hash_path, versions
@@ -35,7 +36,7 @@ def fingerprints(pages: Iterable[tuple[Path, Mapping[str, object], Sequence[Path
 def last_summary(page: Path) -> Summary | None:
     """The summary of a page that was built before; ``None`` when there is none that can be read."""
     try:
-        return Summary.model_validate_json(page.with_suffix(SUMMARY_SUFFIX).read_bytes())
+        return Summary.model_validate_json(read_small(page.with_suffix(SUMMARY_SUFFIX)))
     except (OSError, ValidationError):
         return None
 

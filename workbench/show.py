@@ -15,6 +15,8 @@ from workbench.spec import CampaignInfo
 from workbench.theme.show import digits, display_html, heading, table_html
 
 MIN_ROWS_TO_FOLD = 3
+MOST_LOGS = 40  # whose diagnoses a page holds
+MOST_PROBLEMS = 100
 _SHORT = 300  # characters of a value that may stand in a sentence
 _TEXT_ROWS = 40
 _FEW_PLACES = 3
@@ -118,8 +120,34 @@ def diagnoses(found: Mapping[tuple[str, str], Diagnosis]) -> None:
     if not found:
         note("No server log of this campaign was kept.")
         return
-    html = Markup("").join(_diagnosis(server, diagnosis) for (_, server), diagnosis in found.items())
-    display_html(html, "\n".join(f"{server}: {each.verdict}" for (_, server), each in found.items()))
+    # Of many, those that need somebody first; without many in the order of the runs.
+    ordered = (
+        list(found.items()) if len(found) <= MOST_LOGS else sorted(found.items(), key=lambda item: _urgency(item[1]))
+    )
+    shown, others = ordered[:MOST_LOGS], [diagnosis for _, diagnosis in ordered[MOST_LOGS:]]
+    html = Markup("").join(_diagnosis(server, diagnosis) for (_, server), diagnosis in shown)
+    said = [f"{server}: {each.verdict}" for (_, server), each in shown]
+    if others:
+        left_out = _not_shown(others)
+        html += Markup('<p class="wb-empty">{}</p>').format(left_out)
+        said.append(left_out)
+    display_html(html, "\n".join(said))
+
+
+def _urgency(diagnosis: Diagnosis) -> int:
+    """0 for what is wrong beyond doubt, then what may be, then logs without a fault."""
+    if diagnosis.certain_fault:
+        return 0
+    return 1 if any(finding.is_fault for finding in diagnosis.findings) else 2
+
+
+def _not_shown(others: Sequence[Diagnosis]) -> str:
+    kinds = ("with a certain fault", "with a likely or suspected one", "without a fault")
+    counts = [sum(_urgency(diagnosis) == place for diagnosis in others) for place in range(len(kinds))]
+    told = ", ".join(f"{number:,} {kind}" for number, kind in zip(counts, kinds, strict=True) if number)
+    return (
+        f"{count(len(others), 'more log')} of this campaign not shown: {told}. `workbench diagnose` tells of any log."
+    )
 
 
 def problems(found: Sequence[Problem]) -> None:
@@ -129,7 +157,9 @@ def problems(found: Sequence[Problem]) -> None:
     places: dict[str, list[str]] = {}
     for problem in found:
         places.setdefault(problem.what, []).append(problem.where)
-    said = [f"{few(where, _FEW_PLACES)}: {what}" for what, where in places.items()]
+    said = [f"{few(where, _FEW_PLACES)}: {what}" for what, where in list(places.items())[:MOST_PROBLEMS]]
+    if len(places) > MOST_PROBLEMS:
+        said.append(f"{count(len(places) - MOST_PROBLEMS, 'more problem')} of other kinds not shown")
     display_html(_list(said), "\n".join(said))
 
 

@@ -31,6 +31,15 @@ Name = Annotated[
 ]
 
 
+def _no_password(path: str) -> str:
+    if re.search(r"://[^\s/@]*:[^\s/@]+@", path):
+        raise ValueError("holds a password, and paths are written down: let the server take it from its environment")
+    return path
+
+
+ModelPath = Annotated[str, AfterValidator(_no_password)]
+
+
 SECRET_FLAGS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password", "hf_token", "token"})
 _SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?)\Z", re.I)
 
@@ -88,7 +97,7 @@ class Target(Frozen):
     """The model that is served."""
 
     name: Name
-    model_path: str | None = None
+    model_path: ModelPath | None = None
     dtype: str | None = None
     quantization: str | None = None
     num_experts: Positive | None = None
@@ -121,7 +130,7 @@ class Drafter(Frozen):
     """
 
     name: Name
-    model_path: str | None = None
+    model_path: ModelPath | None = None
     target: str | None = None
     training_samples: Count | None = None
     response_tokens: Count | None = None
@@ -196,7 +205,7 @@ class RunSpec(Frozen):
     label: str | None = None
     notes: str | None = None
     repeats: Positive | None = None
-    drafter_path: str | None = None
+    drafter_path: ModelPath | None = None
     launch_prefix: tuple[str, ...] | None = None
 
     @property
@@ -228,7 +237,8 @@ class Provenance(Frozen):
     """Who, when, on what. Unknown stays ``None``.
 
     ``places`` is how many servers were started or measured at once, this one included, by the command that measured
-    it; ``cpus`` those that server and client could use, as Linux lists them (``0-3,8``).
+    it; ``cpus`` those that server and client could use, as Linux lists them (``0-3,8``). ``node`` is the one of a
+    cluster, numbered by that command, and ``places`` then counts this node's.
     """
 
     origin: Origin
@@ -240,6 +250,7 @@ class Provenance(Frozen):
     servers_alive: Count | None = None
     places: Count | None = None
     cpus: str | None = None
+    node: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     git_sha: str | None = None
     argv: tuple[str, ...] = ()

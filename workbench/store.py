@@ -20,7 +20,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -28,13 +29,24 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
-from workbench.files import as_text, first_there, read_chunks, real_file, replacing, require_inside, write_advice
+from workbench.files import (
+    as_text,
+    first_there,
+    read_chunks,
+    read_small,
+    real_file,
+    replacing,
+    require_inside,
+    write_advice,
+)
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.lines import MAX_LINE_BYTES, physical_lines, undecodable
 from workbench.spec import CampaignInfo, Drafter, LoadWindow, Provenance, ReportedFigures, RunSpec, RunStatus
 
 SERVERS = "_servers"
 _MAX_JSON_BYTES = 64 << 20
+MOST_RECORDS = 1_000_000
+"""Lines of a run's file that are held at once: ten times what a long measurement leaves."""
 _WINDOWS = TypeAdapter(tuple[LoadWindow, ...])
 _Model = TypeVar("_Model", bound=BaseModel)
 _Read = TypeVar("_Read")
@@ -119,7 +131,7 @@ def find_campaigns(*roots: Path) -> list[Path]:
     RunFolderError
         When a root cannot be listed.
     """
-    return [folder for root in roots if root.is_dir() for folder in _folders_in(root)]
+    return [folder for root in roots if root.is_dir() for folder in run_folders(root)]
 
 
 def read_campaign(folder: Path) -> Campaign:
@@ -130,6 +142,22 @@ def read_campaign(folder: Path) -> Campaign:
     RunFolderError
         When the folder is missing, empty or has no usable ``campaign.json``. Faults of single runs are collected in
         ``problems`` instead.
+    """
+    head = read_head(folder)
+    problems = list(head.problems)
+    runs = tuple(run for path in run_folders(folder) if (run := try_run(path, problems)) is not None)
+    if not runs:
+        problems.append(no_run(folder))
+    return replace(head, runs=runs, problems=tuple(problems))
+
+
+def read_head(folder: Path) -> Campaign:
+    """A campaign without its runs: what it is, and its drafters.
+
+    Raises
+    ------
+    RunFolderError
+        When the folder is missing or has no usable ``campaign.json``.
     """
     if not folder.is_dir():
         raise RunFolderError(
@@ -142,10 +170,11 @@ def read_campaign(folder: Path) -> Campaign:
         problems.append(Problem(str(folder), f"campaign.json says name {info.name!r}; the folder's name is used"))
         info = info.model_copy(update={"name": name})
     drafters = _read_drafters(folder / "drafters.json", problems)
-    runs = [run for path in _folders_in(folder) for run in _try_run(path, problems)]
-    if not runs:
-        problems.append(Problem(str(folder), "no run can be read in this campaign"))
-    return Campaign(folder, info, drafters, tuple(runs), tuple(problems))
+    return Campaign(folder, info, drafters, (), tuple(problems))
+
+
+def no_run(folder: Path) -> Problem:
+    return Problem(str(folder), "no run can be read in this campaign")
 
 
 def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
@@ -237,6 +266,9 @@ def _read_lines(path: Path | None, run: RunFolder) -> tuple[list[dict[str, objec
     for number, _, raw, _ in physical_lines(read_chunks(path, problems), CountsBuilder()):
         if not raw.strip():
             continue
+        if len(records) == MOST_RECORDS:
+            problems.append(Problem(str(path), f"more than {MOST_RECORDS:,} lines: the others are left out"))
+            break
         value = _json(raw.decode("utf-8", "replace"))
         if not isinstance(value, dict):
             left_out.append(number)
@@ -265,14 +297,21 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
     if found == [None, None]:
         return None
     before, after = (
-        b"".join(read_chunks(real_file(path or run.path / name, run.path.parent), [])).decode("utf-8", "replace")
-        for path, name in zip(found, names, strict=True)
+        _read_text(path or run.path / name, run.path.parent) for path, name in zip(found, names, strict=True)
     )
     return before, after
 
 
-def _folders_in(folder: Path) -> list[Path]:
-    """Folders by name, numbers in it by value: ``base-c8`` before ``base-c16``."""
+def _read_text(path: Path, campaign: Path) -> str:
+    try:
+        return read_small(real_file(path, campaign), unpack=True).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RunFolderError(f"cannot be read ({what})", where=path) from error
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Folders that may hold a run, by name, numbers in it by value: ``base-c8`` before ``base-c16``."""
     try:
         found = (p for p in folder.iterdir() if not p.name.startswith((".", "_")) and p.is_dir())
         return sorted(found, key=lambda path: (_by_value(path.name), path.name))
@@ -286,17 +325,18 @@ def _by_value(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
 
 
-def _try_run(path: Path, problems: list[Problem]) -> Iterator[RunFolder]:
+def try_run(path: Path, problems: list[Problem]) -> RunFolder | None:
+    """The run in a folder, ``None`` where it cannot be read; what is wrong with it is added to ``problems``."""
     try:
         run = read_run(path, problems)
     except InputError as error:
         problems.append(Problem(error.where or str(path), f"{error.what}; this run is left out"))
-        return
+        return None
     name = as_text(path.name)
     if run.spec.run_id != name:
         problems.append(Problem(str(path), f"spec.json says run_id {run.spec.run_id!r}; the folder's name is used"))
         run = replace(run, spec=run.spec.model_copy(update={"run_id": name}))
-    yield run
+    return run
 
 
 def _find_log(folder: Path, status: RunStatus) -> Path | None:

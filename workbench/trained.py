@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import InputError
+from workbench.files import is_file, read_small
 from workbench.paths import under_root
+from workbench.plain import from_json
 from workbench.spec import Drafter, OfflineAcceptance, Range, Target, Workload
 
 RECORD, LOG = "training.json", "training_log.jsonl"
 EVALUATED = "evaluated-*.json"
 _DESIGNS = {"epochs": "fixed epochs", "steps": "fixed steps", "minutes": "fixed time"}
+# What the parts of a record raise that are not what the trainer writes.
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, StopIteration, ArithmeticError, ValidationError)
 _AGAIN = "train it again with `workbench train`, or describe the drafter in the campaign file"
 
 
 def is_trained(folder: str | Path | None) -> bool:
     """Whether a finished drafter of ours lies there."""
-    return folder is not None and (Path(under_root(str(folder))) / RECORD).is_file()
+    return folder is not None and is_file(Path(under_root(str(folder))) / RECORD)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = from_json(read_small(path))
     except (OSError, ValueError) as error:
         raise InputError(f"no record of a training ({error})", where=path, next_step=_AGAIN) from error
     if not isinstance(content, dict):
@@ -84,7 +87,7 @@ def filled(drafter: Drafter, target: Target, workloads: Sequence[Workload]) -> D
         found = _facts(record, target) | {"offline": [*_held_out(record), *_evaluated(folder, workloads)]}
         known = drafter.model_dump(exclude_defaults=True)
         return Drafter.model_validate({name: value for name, value in found.items() if value is not None} | known)
-    except (KeyError, TypeError, AttributeError, ValidationError) as error:
+    except MALFORMED as error:
         what = f"no record of a training ({' '.join(str(error).split())})"
         raise InputError(what, where=folder / RECORD, next_step=_AGAIN) from error
 
@@ -178,7 +181,7 @@ def evaluated_files(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     found = []
     for path in sorted(folder.glob(EVALUATED)):
         try:
-            found.append((path, dict(json.loads(path.read_text(encoding="utf-8")))))
+            found.append((path, dict(from_json(read_small(path)))))
         except (OSError, ValueError, TypeError) as error:
             raise InputError(f"no figures of a walk ({error})", where=path, next_step="remove it") from error
     return found

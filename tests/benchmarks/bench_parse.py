@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,14 +15,17 @@ from pathlib import Path
 import pytest
 from log_samples import recorded
 
+from workbench.files import read_chunks
 from workbench.parse.records import DecodeRecord, LogEvent
 from workbench.parse.server_log import FactsBuilder, iter_records
+from workbench.table.logs import summarise_log
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 SPEED_BYTES = 20_000_000
+MIXED_BYTES = int(os.environ.get("WORKBENCH_BENCH_MB", "400")) * 1_000_000
 MEMORY_BYTES = (20_000_000, 200_000_000)
-ROUNDS = 3
+ROUNDS = 2
 
 ONE_REGEX = re.compile(
     rb"#running-req: (\d+), #token: (\d+), token usage: ([\d.]+), accept len: ([\d.]+), accept rate: ([\d.]+), "
@@ -84,24 +88,59 @@ def report(**figures: object) -> None:
     sys.stdout.write("\n" + json.dumps({"benchmark": "parse", **figures}) + "\n")
 
 
-def test_speed(tmp_path: Path) -> None:
-    data = b"".join(log_chunks(SPEED_BYTES))
-    path = tmp_path / "server.log"
-    path.write_bytes(data)
-    megabytes = len(data) / 1e6
-    parser, decode = best_seconds(lambda: by_parser(data))
-    regex, matched = best_seconds(lambda: by_one_regex(data))
+def mixed_log(path: Path, size: int) -> Path:
+    """Half decode lines, half access lines, by bytes, behind the start of a recorded log."""
+    log = recorded("eagle-flag")
+    decode = [line + b"\n" for line in log.split(b"\n") if b"Decode batch" in line]
+    body, sizes, number = [], [0, 0], 0
+    while sum(sizes) < min(size, SPEED_BYTES):
+        access = b'[2026-01-05 10:00:00] INFO:     127.0.0.1:%d - "POST /generate HTTP/1.1" 200 OK\n' % (
+            40_000 + number
+        )
+        line, kind = (decode[number % len(decode)], 0) if sizes[0] <= sizes[1] else (access, 1)
+        body.append(line)
+        sizes[kind] += len(line)
+        number = (number + 1) % 20_000
+    part = b"".join(body)
+    with path.open("wb") as file:
+        file.write(log[: log.rindex(b"\n", 0, log.index(b"Prefill batch")) + 1])
+        for _ in range(max(1, size // len(part))):
+            file.write(part)
+    return path
+
+
+def timed_loop(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(by_one_regex(line) for line in file)
+
+
+def by_summary(path: Path) -> int:
+    return len(summarise_log(read_chunks(path), name="benchmark").windows)
+
+
+def by_records(path: Path) -> int:
+    return sum(isinstance(record, DecodeRecord) for record in iter_records(read_chunks(path)))
+
+
+def test_speed(tmp_path: Path, bench) -> None:  # type: ignore[no-untyped-def]
+    path = mixed_log(tmp_path / "server.log", MIXED_BYTES)
+    megabytes = path.stat().st_size / 1e6
+    loop, matched = best_seconds(lambda: timed_loop(path))
     grep = grep_seconds(path)
-    assert decode == matched == data.count(b"Decode batch, ")
-    assert grep is None or grep[1] == decode
+    title = f"Reading a log of {megabytes:,.0f} MB, half decode lines and half access lines"
+    ratios = {}
+    for what, read in (("to records", by_records), ("to the table of windows", by_summary)):
+        seconds, decode = best_seconds(lambda read=read: read(path))  # type: ignore[misc]
+        assert decode == matched
+        ratios[what] = loop / seconds
+        bench.add("parse", title, what=f"workbench, {what}", MB_per_s=megabytes / seconds, over_the_loop=loop / seconds)
+    what = "a loop with one regular expression a line"
+    bench.add("parse", title, what=what, MB_per_s=megabytes / loop, over_the_loop=1.0)
+    if grep is not None:
+        assert grep[1] == matched
+        bench.add("parse", title, what="grep -c", MB_per_s=megabytes / grep[0], over_the_loop=loop / grep[0])
     report(
-        what="speed",
-        megabytes=round(megabytes, 1),
-        decode_lines=decode,
-        parser_mb_per_s=round(megabytes / parser, 1),
-        one_regex_mb_per_s=round(megabytes / regex, 1),
-        grep_mb_per_s=None if grep is None else round(megabytes / grep[0], 1),
-        parser_to_one_regex=round(parser / regex, 2),
+        what="speed", megabytes=round(megabytes), decode_lines=matched, **{k: round(v, 2) for k, v in ratios.items()}
     )
 
 

@@ -59,8 +59,8 @@ def test_a_clock_that_was_set_makes_no_process_another(monkeypatch: pytest.Monke
     monkeypatch.setattr(psutil, "boot_time", lambda: 0.0)
     monkeypatch.setattr(time, "time", lambda: 0.0)
     assert state.born(os.getpid()) == began is not None
-    assert state._starter_lives(mark)
-    assert not state._starter_lives(f"{os.getpid()}.{began + 1}.abc")
+    assert state.starter_lives(mark)
+    assert not state.starter_lives(f"{os.getpid()}.{began + 1}.abc")
 
 
 def test_a_record_never_ends_a_process_that_got_the_number_later(tmp_path: Path, state_home: Path) -> None:

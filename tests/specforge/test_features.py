@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
-from specforge_files import EOS, SAMPLES, write_target
+from specforge_files import EOS, SAMPLES, read_features, write_target
 
-from workbench.errors import InputError
 from workbench.reference.target import load_target
-from workbench.specforge.features import read_features, write_features, write_vocabulary
+from workbench.specforge.features import write_features, write_vocabulary
 
 CPU = torch.device("cpu")
 
@@ -51,22 +48,6 @@ def test_files_that_are_there_are_kept(tmp_path: Path) -> None:
     write_features(target, SAMPLES[:2], paths, capture=(0, 1, 3), mask="plain", dtype=torch.bfloat16, say=nothing)
     assert paths[0].read_bytes() == b"mine"
     assert read_features(paths[1])["aux_hidden_state"].dtype == torch.bfloat16
-
-
-class Harmful:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return print, ("this ran",)
-
-
-def test_nothing_but_tensors_is_unpickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.save({"input_ids": Harmful()}, tmp_path / "a.ckpt")
-    (tmp_path / "b.ckpt").write_bytes(pickle.dumps(Harmful()))
-    (tmp_path / "c.ckpt").write_bytes(b"")
-    torch.save({"input_ids": torch.zeros(2)}, tmp_path / "d.ckpt")
-    for name in "abcde":
-        with pytest.raises(InputError, match="no features"):
-            read_features(tmp_path / f"{name}.ckpt")
-    assert capsys.readouterr().out == ""
 
 
 def test_the_vocabulary_map(tmp_path: Path) -> None:

@@ -13,12 +13,11 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specforge_files import FIXTURES, GOLDEN, order, write_target
+from specforge_files import FIXTURES, GOLDEN, order, read_features, write_target
 
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import SpecError, UsageError
 from workbench.specforge.draft import draft_config
-from workbench.specforge.features import read_features
 from workbench.specforge.order import Order, read_order
 from workbench.specforge.run_yaml import run_content
 from workbench.specforge.target import head_key, index_fault, linked

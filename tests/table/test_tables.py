@@ -17,7 +17,7 @@ from workbench.analysis.speedup import drift_df, fairness_df, same_points_df, sp
 from workbench.errors import RunFolderError
 from workbench.paths import recorded_dir
 from workbench.store import read_campaign
-from workbench.table import TABLES, Tables, load_tables, reference_points
+from workbench.table import TABLES, Tables, load_tables, reading, reference_points
 from workbench.table.columns import frame
 
 RETRACTED = (
@@ -255,8 +255,8 @@ def test_a_shared_log_is_read_once_and_split_by_spans(tmp_path: Path, monkeypatc
     for name, own in spans.items():
         write_run(folder / name, server_id="s", status={"log_file": "../_servers/s/server.log.gz", "log_spans": own})
     reads = []
-    real = load_tables.__globals__["read_chunks"]
-    monkeypatch.setitem(load_tables.__globals__, "read_chunks", lambda path, problems: reads.append(path) or real(path))
+    real = reading.read_chunks
+    monkeypatch.setattr(reading, "read_chunks", lambda path, problems: reads.append(path) or real(path))
     tables = load_tables(folder)
     assert len(reads) == 1
     runs = tables.runs.set_index("run_id")

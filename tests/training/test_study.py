@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_blocks_are_products_on_top_of_the_keys_outside(tmp_path: Path) -> None:
     blocks = [{"prompts": [500, "all"], "seed": [0, 1], "epochs": 2}, {"prompts": [500], "steps": 60}]
     found = of(study(tmp_path, sweep=blocks, seed=5))
     assert found == [(500, 0, 2, None), ("all", 0, 2, None), (500, 1, 2, None), ("all", 1, 2, None), (500, 5, None, 60)]
-    assert len(study(tmp_path, sweep=[*blocks, *blocks]).runs) == 5
+    assert len(study(tmp_path, sweep=[*blocks, *copy.deepcopy(blocks)]).runs) == 5
 
 
 def test_a_name_tells_a_run_and_only_what_decides_about_it(tmp_path: Path) -> None:

@@ -13,7 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, group_ids, interval, number, records, resample_weights, typed
+from workbench.analysis.frames import (
+    Floats,
+    Row,
+    group_ids,
+    interval,
+    number,
+    positions,
+    records,
+    resample_weights,
+    typed,
+)
 
 BY = ("campaign", "run_id")
 FLAG_ABOVE = 0.03  # sources of one run's accept length that differ by more are flagged
@@ -67,8 +77,8 @@ def accept_length_df(requests: pd.DataFrame, by: Sequence[str] = BY, n_boot: int
     """
     usable, ids, keys = _usable(requests, by)
     rows: list[Row] = []
-    for group in range(len(keys)):
-        part = usable.of(ids == group)
+    for places in positions(ids, len(keys)):
+        part = usable.of(places)
         tokens, steps = part.tokens_and_steps()
         low, high = _ratio_interval(part.clusters, tokens, steps, n_boot, seed)
         rows.append(
@@ -92,8 +102,8 @@ def survival_df(requests: pd.DataFrame, by: Sequence[str] = BY, n_boot: int = 20
     groups: list[int] = []
     rows: list[Row] = []
     usable, ids, keys = _usable(requests, by)
-    for group in range(len(keys)):
-        part = usable.of((ids == group) & usable.has_histogram)
+    for group, places in enumerate(positions(ids, len(keys))):
+        part = usable.of(places[usable.has_histogram[places]])
         if len(part.clusters) == 0:
             continue
         survival, low, high = _survival(part, n_boot, seed)
@@ -119,8 +129,8 @@ def spread_df(requests: pd.DataFrame, by: Sequence[str] = BY) -> pd.DataFrame:
     groups: list[int] = []
     rows: list[Row] = []
     usable, ids, keys = _usable(requests, by)
-    for group in range(len(keys)):
-        total = _trimmed(usable.of((ids == group) & usable.has_histogram).histograms.sum(axis=0))
+    for group, places in enumerate(positions(ids, len(keys))):
+        total = _trimmed(usable.histograms[places[usable.has_histogram[places]]].sum(axis=0))
         for drafts, steps in enumerate(total):
             groups.append(group)
             rows.append(
@@ -185,13 +195,13 @@ class _Usable:
     tokens: Floats
     verify_ct: Floats
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> _Usable:
+    def of(self, places: npt.NDArray[np.intp]) -> _Usable:
         return _Usable(
-            self.clusters[mask],
-            self.histograms[mask],
-            self.has_histogram[mask],
-            self.tokens[mask],
-            self.verify_ct[mask],
+            self.clusters[places],
+            self.histograms[places],
+            self.has_histogram[places],
+            self.tokens[places],
+            self.verify_ct[places],
         )
 
     def tokens_and_steps(self) -> tuple[Floats, Floats]:

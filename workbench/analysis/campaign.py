@@ -8,7 +8,8 @@ import pandas as pd
 
 from workbench.analysis import answers
 from workbench.analysis.answers import Answer, joined, keep
-from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
+from workbench.analysis.diagnosis import Diagnosis, Finding
+from workbench.analysis.diagnosis.of_campaigns import judged_logs
 from workbench.analysis.frames import most, records
 from workbench.analysis.interference import interference_words
 from workbench.analysis.prefills import prefills_of_runs_df, prefills_words
@@ -23,7 +24,6 @@ from workbench.analysis.scaling import (
 )
 from workbench.analysis.scaling.points import differing
 from workbench.analysis.sound import (
-    ServerKey,
     certain_faults,
     flagged_servers,
     sound_rows,
@@ -33,7 +33,8 @@ from workbench.analysis.sound import (
 from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
 from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
 from workbench.analysis.wording import count, few, span, times
-from workbench.table import LogSummary, Tables
+from workbench.table import Tables
+from workbench.table.lazy import ServerKey
 
 Fits = Mapping[str, tuple[pd.DataFrame, ScalingFit]]
 
@@ -43,11 +44,7 @@ _NO_RUN = "This campaign holds no run that can be read."
 
 def diagnose_logs(tables: Tables) -> dict[ServerKey, Diagnosis]:
     """A diagnosis for every server log, each beside the baseline's log of its group where there is one."""
-    baselines, simulated = _baseline_logs(tables), _simulated_lengths(tables)
-    return {
-        key: diagnose(log, baseline=baselines.get(key), simulated_length=simulated.get(key))
-        for key, log in tables.logs.items()
-    }
+    return judged_logs(tables, _baseline_keys(tables), _simulated_lengths(tables))
 
 
 def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
@@ -56,14 +53,14 @@ def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
     return {(row["campaign"], row["server_id"]): row["simulated_accept_length"] for row in records(forced)}
 
 
-def _baseline_logs(tables: Tables) -> dict[ServerKey, LogSummary]:
-    """Speculative server to the log of the first baseline server of its campaign and group."""
+def _baseline_keys(tables: Tables) -> dict[ServerKey, ServerKey]:
+    """Speculative server to the first baseline server of its campaign and group."""
     servers = tables.runs.drop_duplicates(["campaign", "server_id"])
-    plain: dict[tuple[str, str], LogSummary] = {}
+    plain: dict[tuple[str, str], ServerKey] = {}
     for row in records(servers[servers["role"] == "baseline"]):
-        log = tables.logs.get((row["campaign"], row["server_id"]))
-        if log is not None:
-            plain.setdefault((row["campaign"], row["baseline_group"]), log)
+        key = (row["campaign"], row["server_id"])
+        if key in tables.logs:
+            plain.setdefault((row["campaign"], row["baseline_group"]), key)
     return {
         (row["campaign"], row["server_id"]): plain[row["campaign"], row["baseline_group"]]
         for row in records(servers[servers["role"] == "speculative"])

@@ -83,11 +83,25 @@ def same_where_known(left: object, right: object) -> bool:
 def group_ids(frame: pd.DataFrame, by: Sequence[str]) -> tuple[npt.NDArray[np.intp], pd.DataFrame]:
     """Group number of every row, in order of appearance, and the table of keys: row i is group i."""
     names = list(by)
-    ids = np.asarray(frame.groupby(names, sort=False, dropna=False).ngroup(), dtype=np.intp)
-    return ids, frame[names].drop_duplicates().reset_index(drop=True)
+    held = frame[names]
+    # Rows of a group mostly stand together: one row of each stretch is enough to tell the groups.
+    begins = np.ones(len(held), dtype=bool)
+    before, after = held.iloc[:-1].reset_index(drop=True), held.iloc[1:].reset_index(drop=True)
+    begins[1:] = ~np.logical_and.reduce(
+        [after[name].eq(before[name]).fillna(False).to_numpy(dtype=bool) for name in names]
+    )
+    stretches = held[begins]
+    own = np.asarray(stretches.groupby(names, sort=False, dropna=False).ngroup(), dtype=np.intp)
+    return own[np.cumsum(begins) - 1], stretches.drop_duplicates().reset_index(drop=True)
 
 
-@lru_cache(maxsize=1)  # runs of one campaign mostly share their number of prompts
+def positions(ids: npt.NDArray[np.intp], num_groups: int) -> list[npt.NDArray[np.intp]]:
+    """Places of the rows of each group, in order."""
+    order = np.argsort(ids, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(ids, minlength=num_groups))[:-1]) if num_groups else []
+
+
+@lru_cache(maxsize=8)  # runs of one campaign mostly share their numbers of prompts and passes
 def resample_weights(clusters: int, n_boot: int, seed: int) -> Floats:
     """How often each cluster is drawn in each bootstrap replicate, shape (n_boot, clusters); not to be written to."""
     rng = np.random.default_rng(seed)

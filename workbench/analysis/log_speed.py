@@ -24,7 +24,7 @@ from workbench.table.speeds import client_like_df
 MIN_WINDOWS = 5  # lines an arm needs at a load
 MARGIN = 1 / 0.9  # one pass of one log: nearer to 1 than this (0.90 to 1.11) says nothing
 
-_LOG_SPEED = {
+LOG_SPEED = {
     "running_req": "Int64",
     "client_speedup": "float64",
     "median_speedup": "float64",
@@ -52,7 +52,7 @@ def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.D
         spec_windows, base_windows = _equal_times(spec_windows), _equal_times(base_windows)
     spec, base = client_like_df(spec_windows), client_like_df(base_windows)
     both = spec.merge(base, on="running_req", suffixes=("_spec", "_base")).sort_values("running_req")
-    return typed(_compared(both), _LOG_SPEED)
+    return typed(_compared(both), LOG_SPEED)
 
 
 def agreed_verdict(client: float, median: float, *, said: str | None = None) -> tuple[str, str]:

@@ -8,13 +8,14 @@ more differences than that, mostly early ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import zip_longest
 
+import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Row, known, number, records, typed
+from workbench.analysis.frames import Row, group_ids, known, number, typed
 from workbench.analysis.pairing import Pair, pairs
 
 IDENTICAL = "identical"
@@ -80,23 +81,47 @@ def losslessness_df(requests: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         ``first_position`` (a token of the answer, from 0; only for tokens) are the earliest divergence. ``verdict`` is
         one of the sentences of this module, ``reason`` says why there is none or no control.
     """
-    answers = _answers(requests)
-    return typed((_lossless(pair, answers) for pair in pairs(runs) if pair.baselines), _LOSSLESS)
+    judged = [pair for pair in pairs(runs) if pair.baselines]
+    told = [pair for pair in judged if _incomparable(pair.run, speculative=True, plain=True) is None]
+    compared = {(run["campaign"], run["run_id"]) for pair in told for run in (pair.run, *pair.baselines)}
+    answers = _answers(requests, compared)
+    return typed((_lossless(pair, answers) for pair in judged), _LOSSLESS)
 
 
-def _answers(requests: pd.DataFrame) -> dict[tuple[str, str], list[_Pass]]:
-    """The passes of every run, in order."""
-    finished = requests[requests["ok"].fillna(False).astype(bool)].dropna(subset=["prompt_index"])
-    kept = finished[["campaign", "run_id", "repeat", "prompt_index", "output_ids", "text_hash"]]
+def _answers(requests: pd.DataFrame, compared: Set[tuple[str, str]]) -> dict[tuple[str, str], list[_Pass]]:
+    """The first two passes of the runs that are compared, in order."""
+    ids, keys = group_ids(requests, ["campaign", "run_id"])
+    named = list(zip(keys["campaign"], keys["run_id"], strict=True))
+    wanted = np.array([name in compared for name in named], dtype=bool)
+    finished = requests["ok"].fillna(False).to_numpy(dtype=bool) & requests["prompt_index"].notna().to_numpy()
+    used = np.flatnonzero(finished & wanted[ids]) if len(keys) else np.arange(0)
+    if not len(used):
+        return {}
+    repeat = requests["repeat"].to_numpy(dtype=np.float64, na_value=np.nan)[used]
+    order = np.lexsort((repeat, ids[used]))
+    used, repeat = used[order], repeat[order]
+    kept = requests[["prompt_index", "output_ids", "text_hash"]].iloc[used]
+    columns = [kept[name].astype(object).where(kept[name].notna(), None).tolist() for name in kept.columns]
+    begins = np.flatnonzero(
+        np.diff(ids[used], prepend=-1) | np.diff(np.nan_to_num(repeat, nan=-1), prepend=-2).astype(bool)
+    )
     answers: dict[tuple[str, str], list[_Pass]] = {}
-    for (campaign, run_id, _), part in kept.groupby(["campaign", "run_id", "repeat"], dropna=False):
-        rows = records(part.drop_duplicates("prompt_index"))
-        tokens = {row["prompt_index"]: row["output_ids"] for row in rows if row["output_ids"] is not None}
-        texts = {row["prompt_index"]: row["text_hash"] for row in rows if row["text_hash"] is not None}
-        if tokens or texts:
-            whole = tokens if len(tokens) == len(rows) else None
-            answers.setdefault((str(campaign), str(run_id)), []).append(_Pass(str(run_id), whole, texts))
+    for begin, end in zip(begins, [*begins[1:], len(used)], strict=True):
+        name = named[ids[used[begin]]]
+        passes = answers.setdefault(name, [])
+        if len(passes) < 2 and (found := _pass(name[1], *(column[begin:end] for column in columns))) is not None:
+            passes.append(found)
     return answers
+
+
+def _pass(run_id: str, prompts: Sequence[int], ids: Sequence[object], hashes: Sequence[object]) -> _Pass | None:
+    """One pass; of a prompt that was answered twice the first answer."""
+    first = {prompt: place for place, prompt in reversed([*enumerate(prompts)])}
+    tokens = {prompt: ids[place] for prompt, place in first.items() if ids[place] is not None}
+    texts = {prompt: hashes[place] for prompt, place in first.items() if hashes[place] is not None}
+    if not tokens and not texts:
+        return None
+    return _Pass(run_id, tokens if len(tokens) == len(first) else None, texts)  # type: ignore[arg-type]
 
 
 def _lossless(pair: Pair, answers: Mapping[tuple[str, str], list[_Pass]]) -> Row:
@@ -105,7 +130,7 @@ def _lossless(pair: Pair, answers: Mapping[tuple[str, str], list[_Pass]]) -> Row
     plain = [answers.get((base["campaign"], base["run_id"]), []) for base in pair.baselines]
     plain = [passes for passes in plain if passes]
     row: Row = {**{name: run[name] for name in _COPIED}, "baseline_run_id": pair.baseline_run_id}
-    problem = _incomparable(run, bool(speculative), bool(plain))
+    problem = _incomparable(run, speculative=bool(speculative), plain=bool(plain))
     if problem:
         return {**row, "reason": problem}
     first = plain[0][0]
@@ -131,7 +156,7 @@ def _lossless(pair: Pair, answers: Mapping[tuple[str, str], list[_Pass]]) -> Row
     return row | shares | {"control_run_id": again.run_id, "control_share": control.same / control.prompts}
 
 
-def _incomparable(run: Row, speculative: bool, plain: bool) -> str | None:
+def _incomparable(run: Row, *, speculative: bool, plain: bool) -> str | None:
     if (number(run["temperature"]) or 0) > 0:
         return f"sampled at temperature {run['temperature']:g}: texts need not be equal"
     if known(run["simulated_accept_length"]) or run["origin"] == "simulated":

@@ -70,19 +70,26 @@ def pair_baselines(runs: pd.DataFrame) -> pd.DataFrame:
 def pairs(runs: pd.DataFrame) -> Iterator[Pair]:
     """Every speculative run, in order, with its baselines and the speeds of both."""
     baselines: dict[object, list[Row]] = defaultdict(list)
+    of_load: dict[object, list[Row]] = defaultdict(list)
     speculative: list[Row] = []
     for run in records(runs):
         if run["role"] == "speculative":
             speculative.append(run)
         else:
             baselines[run["campaign"]].append(run)
+            of_load[_load(run)].append(run)
     for run in speculative:
         if not has_finished(run):
             yield Pair(run, (), problem=f"the run is {run['status']}: it is not judged")
             continue
-        candidates = baselines[run["campaign"]]
+        # Those of its load, without a look at thousands of others; all of them where it has to be said what is missing.
+        candidates = of_load.get(_load(run)) or baselines[run["campaign"]]
         matching, problem = _matching(run, candidates)
         yield Pair(run, (), problem=problem) if problem else _with_speeds(run, matching)
+
+
+def _load(run: Row) -> tuple[object, ...]:
+    return tuple(run[name] for name in ("campaign", *(name for name, _ in _MUST_MATCH)))
 
 
 def has_finished(run: Row) -> bool:

@@ -137,6 +137,15 @@ def timings_by_run(requests: pd.DataFrame) -> dict[tuple[str, str], Timings]:
     return found
 
 
+def timings_alone(runs: pd.DataFrame, requests: pd.DataFrame) -> dict[tuple[str, str], Timings]:
+    """Timings of the runs with one request at a time, which alone are judged by them; of all where one has no speed."""
+    speeds = runs[["decode_tok_per_s", "output_tok_per_s"]]
+    if speeds.isna().all(axis=1).any():
+        return timings_by_run(requests)
+    alone = runs.loc[(runs["max_concurrency"].isna() | (runs["max_concurrency"] == 1)).to_numpy(dtype=bool), "run_id"]
+    return timings_by_run(requests[requests["run_id"].isin(alone)])
+
+
 def common_basis(timings: Iterable[Timings]) -> str:
     """``decode`` where every finished request of every run has its time to first token, else ``output``."""
     return "decode" if all(timing.has_first_token for timing in timings) else "output"
@@ -192,7 +201,7 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     Passes come from the requests at concurrency 1; otherwise each run is one pass at its own speed and ``repeat`` is
     missing. ``relative`` is missing where passes of one load have different bases. A speed that is not above 0 is none.
     """
-    timings = timings_by_run(requests)
+    timings = timings_alone(runs, requests)
     rows: list[Row] = []
     for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
         passes = [row for run in in_time(same) for row in _passes(run, timings)]

@@ -9,12 +9,14 @@ over all time then says what this load costs, break-even between prefills what a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from workbench.analysis.frames import Row, most, records, typed
 from workbench.analysis.pairing import pairs
+from workbench.analysis.remembered import Part, remembered
 from workbench.analysis.wording import span
 from workbench.table import Tables
 
@@ -128,10 +130,9 @@ def prefills_of_runs_df(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
     Loads are those of all slots busy; several baselines count by their mean, as in the speedup. Runs whose log, or
     whose baselines', does not tell are left out. ``break_even`` is that of ``costs``, by the clients' speeds.
     """
-    found = prefills_df(tables.windows, ("campaign", "run_id"), always_busy=True)
     told = {
         (row["campaign"], row["run_id"], row["running_req"]): row
-        for row in records(found)
+        for row in _by_run(tables)
         if row["clean_step_ms"] is not None
     }
     by_speed = {(row["campaign"], row["run_id"]): row["break_even"] for row in records(costs)}
@@ -145,6 +146,22 @@ def prefills_of_runs_df(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
         if here is not None and there:
             rows.append(_beside(run, here, there, by_speed.get((run["campaign"], run["run_id"]))))
     return typed(rows, _OF_RUNS)
+
+
+def _by_run(tables: Tables) -> list[Row]:
+    """`prefills_df` of every run, log by log where the tables allow it: all windows together may be too many."""
+    by = ("campaign", "run_id")
+    if not tables.pieces:
+        return records(prefills_df(tables.windows, by, always_busy=True))
+    rows: list[Row] = []
+    for campaign in tables.campaigns:
+        parts: list[Part] = [
+            (piece.made_from, lambda piece=piece: records(prefills_df(piece.read(), by, always_busy=True)))  # type: ignore[misc]
+            for piece in tables.pieces
+            if piece.campaign == campaign
+        ]
+        rows += [row for found in remembered("prefills", campaign, parts) for row in cast(list[Row], found)]
+    return rows
 
 
 def _beside(run: Row, here: Row, there: Sequence[Row], break_even: float | None) -> Row:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import pandas as pd
 
 from workbench.analysis.diagnosis import Certainty, Diagnosis, Finding, diagnose
+from workbench.analysis.diagnosis.of_campaigns import as_json, by_campaign, from_json
 from workbench.analysis.frames import records
 from workbench.table import Tables
-
-ServerKey = tuple[str, str]  # campaign, server_id
+from workbench.table.lazy import ServerKey, made_from
 
 _WRONG_FLAG = "wrong_flag"
 
@@ -32,12 +33,16 @@ def flagged_servers(diagnoses: Mapping[ServerKey, Diagnosis]) -> dict[ServerKey,
 
 def wrong_flags(tables: Tables) -> dict[ServerKey, Finding]:
     """The same from the tables; only logs that state another algorithm than EAGLE3 are diagnosed."""
-    suspects = {
-        key: log
-        for key, log in tables.logs.items()
-        if str(log.facts.server_args.get("speculative_algorithm") or "EAGLE3").upper() != "EAGLE3"
-    }
-    return flagged_servers({key: diagnose(log) for key, log in suspects.items()})
+
+    def judge(key: ServerKey) -> object:
+        log = tables.logs[key]
+        if str(log.facts.server_args.get("speculative_algorithm") or "EAGLE3").upper() == "EAGLE3":
+            return None
+        return as_json(diagnose(log))
+
+    judged = by_campaign("wrong-flags", tables, lambda key: (made_from(tables.logs, key), partial(judge, key)))
+    told = {key: value for key, value in judged.items() if value is not None}
+    return flagged_servers(dict(zip(told, from_json(told.values()), strict=True)))
 
 
 def sound_rows(table: pd.DataFrame, tables: Tables, flagged: Iterable[ServerKey] | None = None) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from workbench.analysis.passes import (
     common_basis,
     drift_df,
     pass_spread,
-    timings_by_run,
+    timings_alone,
 )
 
 __all__ = [
@@ -73,7 +73,7 @@ def speedup_df(runs: pd.DataFrame, requests: pd.DataFrame, n_boot: int = 2000, s
     Speeds above concurrency 1 are those of ``runs``, which costs are made from too. ``busy_s`` is how long all slots
     were busy in the median pass, of the arm where that is shorter; missing where passes were not timed.
     """
-    study = _Study(timings_by_run(requests), n_boot, seed)
+    study = _Study(timings_alone(runs, requests), n_boot, seed)
     spreads = _spreads(runs, study)
     rows: list[Row] = []
     for pair in pairs(runs):

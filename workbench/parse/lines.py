@@ -16,6 +16,7 @@ MAX_LINE_BYTES = 1 << 20
 """Of a longer physical line only the beginning is read: memory must not depend on the file."""
 
 _BLOCK_BYTES = 1 << 18
+_GATHERED_BYTES = 1 << 21
 
 PhysicalLine = tuple[int, int, bytes, bool]
 """Number from 1, byte offset, bytes without the newline, whether a newline (and nothing left out) followed."""
@@ -44,6 +45,59 @@ def physical_lines(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[P
         start.add(last)
     if start.size:
         yield from _finish(start, offset, counts, newline=False)
+
+
+def line_blocks(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[tuple[int, int, bytes] | PhysicalLine]:
+    """The same with lines left together: number and offset of the first line and the bytes of many, newlines included.
+
+    Lines that are longer than the cap, and those that cross the borders of what came together, come alone. Chunks
+    smaller than a file's are not waited for: somebody may be writing them.
+    """
+    start, offset = _Unfinished(), 0
+    for data in _gathered(chunks, counts):
+        if start.size:
+            first, newline, data = data.partition(b"\n")
+            start.add(first)
+            if not newline:
+                continue
+            yield from _finish(start, offset, counts, newline=True)
+            offset += start.size + 1
+            start = _Unfinished()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole:
+            yield from _together(whole, offset, counts)
+            offset += len(whole)
+        start.add(data[len(whole) :])
+    if start.size:
+        yield from _finish(start, offset, counts, newline=False)
+
+
+def _together(whole: bytes, offset: int, counts: CountsBuilder) -> Iterator[tuple[int, int, bytes] | PhysicalLine]:
+    lines = whole.count(b"\n")
+    if len(whole) <= MAX_LINE_BYTES or max(map(len, whole.split(b"\n"))) <= MAX_LINE_BYTES:
+        number = counts.lines + 1
+        counts.lines += lines
+        yield number, offset, whole
+        return
+    for raw in whole[:-1].split(b"\n"):
+        line = _Unfinished()
+        line.add(raw)
+        yield from _finish(line, offset, counts, newline=True)
+        offset += len(raw) + 1
+
+
+def _gathered(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
+    for chunk in _blocks(chunks):
+        counts.see_block(chunk)
+        held.append(chunk)
+        size += len(chunk)
+        if size >= _GATHERED_BYTES or len(chunk) < _BLOCK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from workbench.parse.batch import MARKERS, read_batch
+from workbench.parse.blocks import Skeletons, lines_of
 from workbench.parse.counts import CountsBuilder
 from workbench.parse.events import TRIGGER, quotes_requests, read_event
 from workbench.parse.facts import FactsBuilder
-from workbench.parse.lines import NO_HEAD, Head, clean_text, find_head, physical_lines, split_pieces, undecodable
+from workbench.parse.lines import NO_HEAD, Head, clean_text, find_head, line_blocks, split_pieces, undecodable
 from workbench.parse.records import (
     DecodeRecord,
     EventKind,
@@ -58,18 +60,54 @@ def iter_records(chunks: Iterable[bytes], counts: CountsBuilder | None = None) -
         Raised while reading; ask it when the iteration has ended.
     """
     builder = counts if counts is not None else CountsBuilder()
-    plain = PlainReader()
-    for number, offset, raw, ended in physical_lines(chunks, builder):
-        if not raw.isascii():
-            builder.undecodable_bytes += undecodable(raw)
-        if _is_candidate(raw):
-            text = clean_text(raw, ended)
-            record = plain.read(text, number, offset)
-            if record is None:
-                yield from _read_pieces(text, number, offset, builder)
-            else:
-                _count(record, builder)
-                yield record
+    plain, skeletons = PlainReader(), Skeletons(_is_access)
+    for piece in line_blocks(chunks, builder):
+        if len(piece) == 3:
+            yield from _read_block(*piece, plain, skeletons, builder)
+        else:
+            yield from _read_line(*piece, plain, builder)
+
+
+def _read_block(
+    number: int, offset: int, data: bytes, plain: PlainReader, skeletons: Skeletons, counts: CountsBuilder
+) -> Iterator[Record]:
+    """Records of whole lines, of which the first has this number and offset."""
+    lines = lines_of(data)
+    batches, places = skeletons.split(lines)
+    records = (record for batch in batches for record in batch.records(offset, number, lines.starts))
+    together = sorted(records, key=itemgetter(0))
+    next_one = iter(together)
+    waiting = next(next_one, None)
+    for place in places.tolist():
+        while waiting is not None and waiting[0] < place:
+            _count(waiting[1], counts)
+            yield waiting[1]
+            waiting = next(next_one, None)
+        start = int(lines.starts[place])
+        yield from _read_line(number + place, offset + start, lines.line(place), True, plain, counts)
+    while waiting is not None:
+        _count(waiting[1], counts)
+        yield waiting[1]
+        waiting = next(next_one, None)
+
+
+def _read_line(
+    number: int, offset: int, raw: bytes, ended: bool, plain: PlainReader, counts: CountsBuilder
+) -> Iterator[Record]:
+    if not raw.isascii():
+        counts.undecodable_bytes += undecodable(raw)
+    if _is_candidate(raw):
+        text = clean_text(raw, ended)
+        record = plain.read(text, number, offset)
+        if record is None:
+            yield from _read_pieces(text, number, offset, counts)
+        else:
+            _count(record, counts)
+            yield record
+
+
+def _is_access(raw: bytes) -> bool:
+    return _ACCESS.match(raw) is not None
 
 
 # The access line of a request that went well, which is most of a busy server's log.

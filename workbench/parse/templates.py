@@ -7,8 +7,9 @@ every other line goes there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from workbench.parse.batch import DECODE_FIELDS, PREFILL_FIELDS, Value, read_plain_line, to_decimal, to_flag, to_whole
 from workbench.parse.lines import STAMP, TAGS, make_head
@@ -22,11 +23,16 @@ _VALUES: dict[Callable[[str], Value], tuple[str, Callable[[str], Value]]] = {
 }
 
 
+_KINDS: dict[Callable[[str], Value], str] = {
+    convert: kind for kind, (_, convert) in zip(("whole", "decimal", "flag"), _VALUES.values(), strict=True)
+}
+Span = tuple[int, int]
+
 _OTHER = r"([0-9.]{0,18}[0-9]%?)"  # the value of a key without a field, if it is a number
 
 
 @dataclass(frozen=True, slots=True)
-class _Template:
+class Template:
     make: Callable[..., DecodeRecord | PrefillRecord]
     pattern: re.Pattern[str]
     fields: tuple[tuple[int, str, Callable[[str], Value]], ...]
@@ -43,12 +49,47 @@ class _Template:
         extra = {key: values[group] for group, key in self.others}
         return self.make(line, offset, head.time, head.ranks, extra=extra, layout=self.layout, **fields)
 
+    # Where things stand in a line of this layout: the same in every line that differs in nothing but digits.
+
+    def stamp_span(self, text: str) -> Span:
+        return self._match(text).span(1)
+
+    def tag_span(self, text: str) -> Span:
+        return self._match(text).span(2)
+
+    def field_spans(self, text: str) -> Iterator[tuple[str, str, Span]]:
+        """Field, kind of value (whole, decimal or flag), begin and end."""
+        match = self._match(text)
+        for group, name, convert in self.fields:
+            yield name, _KINDS[convert], match.span(group + 1)
+
+    def other_spans(self, text: str) -> Iterator[tuple[str, Span]]:
+        match = self._match(text)
+        for group, key in self.others:
+            yield key, match.span(group + 1)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Of the numbers."""
+        yield from (span for _, kind, span in self.field_spans(text) if kind != "flag")
+
+    def _match(self, text: str) -> re.Match[str]:
+        match = self.pattern.fullmatch(text)
+        assert match is not None, "another layout"
+        return match
+
+
+def template_of(text: str) -> Template | None:
+    """The template of a line, ``None`` where it is no plain batch line or has an odd value."""
+    record = read_plain_line(text, 0, 0)
+    template = None if record is None else _template(record)
+    return template if template is not None and template.pattern.fullmatch(text) else None
+
 
 class PlainReader:
     """Reads lines that hold one record and nothing else, and remembers the layouts it met."""
 
     def __init__(self) -> None:
-        self._templates: list[_Template] = []
+        self._templates: list[Template] = []
 
     def read(self, text: str, line: int, offset: int) -> DecodeRecord | PrefillRecord | None:
         for template in self._templates:
@@ -66,24 +107,31 @@ class PlainReader:
             self._templates.append(template)
 
 
-def _template(record: DecodeRecord | PrefillRecord) -> _Template | None:
+def _template(record: DecodeRecord | PrefillRecord) -> Template | None:
     """None for a line that was cut, or that has an iteration number or an odd value: those are rare."""
     decode = isinstance(record, DecodeRecord)
     known = DECODE_FIELDS if decode else PREFILL_FIELDS
-    mark, *keys, end = record.layout
+    *keys, end = record.layout[1:]
     usual = all(key in known or _NUMBER.fullmatch(record.extra.get(key, "")) for key in keys)
     if record.truncated or end == "?" or not usual or any(key in known for key in record.extra):
         return None
+    return _compiled(decode, record.layout)
+
+
+@lru_cache(maxsize=256)
+def _compiled(decode: bool, layout: tuple[str, ...]) -> Template:
+    known = DECODE_FIELDS if decode else PREFILL_FIELDS
+    mark, *keys, end = layout
     values = [_VALUES[known[key][1]][0] if key in known else _OTHER for key in keys]
     pairs = ", ".join(f"{re.escape(key)}: {value}" for key, value in zip(keys, values, strict=True))
     start = rf"\[({STAMP})({TAGS})\] {'Decode' if decode else 'Prefill'} batch{re.escape(mark)} "
     tail = ", ?" if end == "," else ""
-    return _Template(
+    return Template(
         make=DecodeRecord if decode else PrefillRecord,
         pattern=re.compile(rf"{start}{pairs}{tail}\r?\n"),
         fields=tuple((i, known[k][0], _VALUES[known[k][1]][1]) for i, k in enumerate(keys, 2) if k in known),
         others=tuple((i, key) for i, key in enumerate(keys, 2) if key not in known),
-        layout=record.layout,
+        layout=layout,
     )
 
 

@@ -6,23 +6,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from workbench.errors import InputError, Problem
-from workbench.files import as_text, read_chunks
-from workbench.parse.metrics import accept_length_between
-from workbench.parse.records import EventKind, StartupFacts
+from workbench.errors import Problem
+from workbench.files import as_text
 from workbench.paths import reference_points_csv
 from workbench.spec import CampaignInfo, Drafter
-from workbench.store import Campaign, RunFolder, read_campaign, read_gpu, read_metrics, read_requests
-from workbench.table.agreement import disagreement, spans_beyond
+from workbench.store import Campaign, no_run, read_campaign, read_head
 from workbench.table.columns import (
     DRAFTERS,
     OFFLINE,
@@ -35,21 +30,22 @@ from workbench.table.columns import (
     describe,
     frame,
 )
-from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise_log
-from workbench.table.requests import request_rows
-from workbench.table.runs import run_row
-from workbench.table.settings import setting_rows
+from workbench.table.kept import Held, HeldLog, hold
+from workbench.table.lazy import Lazy, LogEntry, Logs, Piece
+from workbench.table.logs import LogSummary, summarise_log
+from workbench.table.reading import LogRead, RunRead, RunsReader, windows_of
 from workbench.table.side_checks import SideChecks, read_side_checks
-from workbench.table.telemetry import gpu_row
 
 __all__ = ["TABLES", "Column", "LogSummary", "Tables", "describe", "load_tables", "reference_points", "summarise_log"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+@dataclass(frozen=True)
+class Tables(Lazy):
     """Everything that was read of some campaigns.
 
     ``logs`` is keyed by (campaign, server_id); of a server that was started more than once it holds the last start.
+    ``pieces`` are the windows log by log, for what need not have all of them in memory; empty where only ``windows``
+    holds them.
     """
 
     campaigns: Mapping[str, CampaignInfo]
@@ -62,43 +58,38 @@ class Tables:
     problems: tuple[Problem, ...]
     settings: pd.DataFrame = field(default_factory=lambda: frame(SETTINGS, []))
     checks: Mapping[str, SideChecks] = field(default_factory=dict)
+    pieces: tuple[Piece, ...] = ()
 
 
-def load_tables(*folders: Path) -> Tables:
-    """Read campaign folders into tables.
+def load_tables(*folders: Path, workers: int = 1, announce: Callable[[int], None] | None = None) -> Tables:
+    """Read campaign folders into tables; of campaigns of this project only what changed since they were last read.
+
+    Parameters
+    ----------
+    workers
+        Processes that read at once.
+    announce
+        Told how many runs of a campaign are read, before they are.
 
     Raises
     ------
     RunFolderError
         When a folder is no campaign at all.
     """
-    return tables_of([read_campaign(folder) for folder in folders])
+    return _tables(_loaded(folder, workers, announce) for folder in folders)
+
+
+def _loaded(folder: Path, workers: int, announce: Callable[[int], None] | None) -> tuple[Campaign, Held]:
+    held = hold(folder, workers=workers, announce=announce)
+    if held is not None:
+        return read_head(folder), held
+    campaign = read_campaign(folder)
+    return campaign, _of(campaign)
 
 
 def tables_of(campaigns: list[Campaign]) -> Tables:
     """Tables of campaigns that were read already; of two with one name the first is used, which is reported."""
-    reader = _Reader()
-    named: dict[str, CampaignInfo] = {}
-    for campaign in campaigns:
-        if campaign.info.name in named:
-            reader.problems.append(Problem(str(campaign.path), "a campaign of this name was read already; left out"))
-            continue
-        named[campaign.info.name] = campaign.info
-        reader.read(campaign)
-    windows = _windows(reader.parts)
-    runs = frame(RUNS, _run_rows(reader.parts, windows, reader.problems))
-    return Tables(
-        campaigns=named,
-        runs=runs,
-        requests=frame(REQUESTS, (row for part in reader.parts for row in part.requests)),
-        windows=windows,
-        drafters=frame(DRAFTERS, reader.drafters),
-        offline=frame(OFFLINE, reader.offline),
-        settings=frame(SETTINGS, (row for part in reader.parts for row in setting_rows(part.run, _facts(part)))),
-        logs=reader.logs,
-        checks=reader.checks,
-        problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in reader.problems),
-    )
+    return _tables((campaign, _of(campaign)) for campaign in campaigns)
 
 
 def reference_points() -> pd.DataFrame:
@@ -106,21 +97,137 @@ def reference_points() -> pd.DataFrame:
     return pd.read_csv(reference_points_csv())
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What was read of one run."""
+def _tables(read: Iterator[tuple[Campaign, Held]]) -> Tables:
+    """``read`` are campaigns (their runs do not matter) and what was read of each."""
+    heads: list[Campaign] = []
+    held: list[Held] = []
+    problems: list[Problem] = []
+    doubts: list[Problem] = []
+    checks: dict[str, SideChecks] = {}
+    for head, own in read:
+        name = head.info.name
+        if name in checks:
+            problems.append(Problem(str(head.path), "a campaign of this name was read already; left out"))
+            continue
+        heads.append(head)
+        held.append(own)
+        checks[name], unusable = read_side_checks(head.path)
+        none = () if own.runs or head.problems[-1:] == (no_run(head.path),) else (no_run(head.path),)
+        problems += [*head.problems, *own.found, *none, *unusable, *_in_order(own)]
+        doubts += [doubt for run in own.runs for doubt in run.doubts]
+    none_yet = pd.DataFrame()
+    tables = Tables(
+        campaigns={head.info.name: head.info for head in heads},
+        runs=frame(RUNS, (row for own in held for run in own.runs if (row := run.row) is not None)),
+        requests=none_yet,
+        windows=none_yet,
+        drafters=frame(DRAFTERS, (row for head in heads for row in _drafter_rows(head))),
+        offline=frame(
+            OFFLINE, (row for head in heads for d in head.drafters for row in _offline_rows(head.info.name, d))
+        ),
+        settings=none_yet,
+        logs=Logs(
+            {key: entry for head, own in zip(heads, held, strict=True) for key, entry in _last(head, own).items()}
+        ),
+        checks=checks,
+        pieces=tuple(piece for own in held for piece in own.pieces) if all(own.pieces for own in held) else (),
+        problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in (*problems, *doubts)),
+    )
+    return tables.put_off(
+        {
+            "requests": partial(_joined, REQUESTS, [own.requests for own in held]),
+            "windows": partial(_joined, WINDOWS, [own.windows for own in held]),
+            "settings": partial(_joined, SETTINGS, [own.settings for own in held]),
+        }
+    )
 
-    campaign: str
-    run: RunFolder
-    drafter: Drafter | None
-    requests: list[dict[str, object]]
-    log: LogSummary | None
-    accept_length_counters: float | None
-    gpu: Mapping[str, object]
+
+def _joined(columns: tuple[Column, ...], parts: Sequence[Callable[[], pd.DataFrame]]) -> pd.DataFrame:
+    filled = [table for part in parts if len(table := part())]
+    if len(filled) == 1:
+        return filled[0]
+    return pd.concat(filled, ignore_index=True) if filled else frame(columns, [])
 
 
-def _facts(part: _Part) -> StartupFacts:
-    return StartupFacts() if part.log is None else part.log.facts
+def _in_order(own: Held) -> Iterator[Problem]:
+    """The problems of each run, those of a log with the first run that shares it."""
+    told: set[Path] = set()
+    for run in own.runs:
+        log = None if run.log is None or run.log in told else own.logs.get(run.log)
+        yield from run.problems
+        if log is not None and run.log is not None:
+            told.add(run.log)
+            yield from log.problems
+
+
+def _last(head: Campaign, own: Held) -> dict[tuple[str, str], LogEntry]:
+    """The log of the last start of each server."""
+    logs: dict[tuple[str, str], LogEntry] = {}
+    started: dict[tuple[str, str], str] = {}
+    for run in own.runs:
+        entry = None if run.log is None else own.logs[run.log].entry
+        key = (head.info.name, run.server_id)
+        if entry is not None and run.recorded_at >= started.get(key, ""):
+            logs[key], started[key] = entry, run.recorded_at
+    return logs
+
+
+def _of(campaign: Campaign) -> Held:
+    """The same of a campaign that was read already, in memory."""
+    logs: dict[Path, LogRead] = {}
+    read = RunsReader(campaign.info.name, campaign.drafters, logs).read(campaign.runs)
+    requests = frame(REQUESTS, (row for run in read for row in run.requests))
+    settings = frame(SETTINGS, (row for run in read for row in run.settings))
+    runs = [replace(run, requests=(), settings=()) for run in read]
+    return Held(
+        found=(),
+        runs=runs,
+        logs={path: HeldLog(log.problems, _entry(log.summary)) for path, log in logs.items()},
+        requests=lambda: requests,
+        settings=lambda: settings,
+        windows=lambda: windows_of(_sharing(runs, logs)),
+    )
+
+
+def _entry(log: LogSummary | None) -> LogEntry | None:
+    if log is None:
+        return None
+    return LogEntry(lambda: log, len(log.windows), bool(log.windows["accept_len"].notna().any()))
+
+
+def _sharing(
+    runs: Sequence[RunRead], logs: Mapping[Path, LogRead]
+) -> Iterator[tuple[pd.DataFrame, list[tuple[str, str, Sequence[tuple[int, int]]]]]]:
+    """The windows of each log and the runs that share it."""
+    by_log: dict[Path, list[RunRead]] = {}
+    for run in runs:
+        if run.log is not None:
+            by_log.setdefault(run.log, []).append(run)
+    for path, sharing in by_log.items():
+        if (log := logs[path].summary) is not None:
+            yield log.windows, [(run.run_id, run.server_id, run.spans) for run in sharing]
+
+
+_TRAINED = frozenset(
+    {
+        "training_samples",
+        "response_tokens",
+        "optimizer_steps",
+        "epochs",
+        "seed",
+        "draft_vocab_size",
+        "data_mix",
+        "recipe",
+        "design",
+        "notes",
+    }
+)
+
+
+def _drafter_rows(head: Campaign) -> Iterator[dict[str, object]]:
+    for drafter in head.drafters:
+        named = {"campaign": head.info.name, "drafter": drafter.name, "drafter_target": drafter.target}
+        yield named | drafter.model_dump(include=set(_TRAINED))
 
 
 def _offline_rows(campaign: str, drafter: Drafter) -> Iterator[dict[str, object]]:
@@ -139,190 +246,3 @@ def _offline_rows(campaign: str, drafter: Drafter) -> Iterator[dict[str, object]
                 "num_prompts": walk.num_prompts,
                 "without_repetitive": walk.without_repetitive_by_steps.get(steps),
             }
-
-
-class _Reader:
-    """Parts gathered over campaigns; each log file is read once, whatever the number of runs in it."""
-
-    def __init__(self) -> None:
-        self.parts: list[_Part] = []
-        self.drafters: list[dict[str, object]] = []
-        self.offline: list[dict[str, object]] = []
-        self.logs: dict[tuple[str, str], LogSummary] = {}
-        self.problems: list[Problem] = []
-        self.checks: dict[str, SideChecks] = {}
-        self._by_file: dict[Path, LogSummary | None] = {}
-        self._last_start: dict[tuple[str, str], str] = {}
-
-    def read(self, campaign: Campaign) -> None:
-        self.problems += campaign.problems
-        self.checks[campaign.info.name], problems = read_side_checks(campaign.path)
-        self.problems += problems
-        self._drafters(campaign)
-        drafters = {drafter.name: drafter for drafter in campaign.drafters}
-        for run in campaign.runs:
-            name = run.spec.drafter
-            if name and name not in drafters:
-                self.problems.append(Problem(str(run.path), f"drafter {name!r} is not in drafters.json"))
-            self.parts.append(
-                _Part(
-                    campaign.info.name,
-                    run,
-                    drafters.get(name or ""),
-                    self._requests(campaign, run),
-                    self._log(campaign, run),
-                    self._counters(run),
-                    self._gpu(run),
-                )
-            )
-
-    def _drafters(self, campaign: Campaign) -> None:
-        for drafter in campaign.drafters:
-            self.drafters.append(
-                {
-                    "campaign": campaign.info.name,
-                    "drafter": drafter.name,
-                    "drafter_target": drafter.target,
-                    **drafter.model_dump(
-                        include={
-                            "training_samples",
-                            "response_tokens",
-                            "optimizer_steps",
-                            "epochs",
-                            "seed",
-                            "draft_vocab_size",
-                            "data_mix",
-                            "recipe",
-                            "design",
-                            "notes",
-                        }
-                    ),
-                }
-            )
-            self.offline += _offline_rows(campaign.info.name, drafter)
-
-    def _requests(self, campaign: Campaign, run: RunFolder) -> list[dict[str, object]]:
-        try:
-            records, problems = read_requests(run)
-        except InputError as error:
-            self._note(run, error)
-            return []
-        self.problems += problems
-        rows, faults = request_rows(campaign.info.name, run.spec.run_id, run.spec.workload.prompt_set, records)
-        self.problems += [Problem(str(run.path / "requests.jsonl"), fault) for fault in faults]
-        return rows
-
-    def _counters(self, run: RunFolder) -> float | None:
-        try:
-            pair = read_metrics(run)
-        except InputError as error:
-            self._note(run, error)
-            return None
-        value = None if pair is None else accept_length_between(*pair)
-        return value if value is not None and math.isfinite(value) else None
-
-    def _gpu(self, run: RunFolder) -> Mapping[str, object]:
-        try:
-            samples, problems = read_gpu(run)
-        except InputError as error:
-            self._note(run, error)
-            return {}
-        self.problems += problems
-        server, alive = run.spec.server, run.provenance.servers_alive
-        row, faults = gpu_row(
-            samples,
-            run.windows,
-            # Replicas have GPUs of their own, unless they share attention alone.
-            gpus_used={server.tp_size, server.tp_size * server.dp_size},
-            shared=alive is not None and alive > 1,
-        )
-        self.problems += [Problem(str(run.path / "gpu.jsonl"), fault) for fault in faults]
-        return row
-
-    def _note(self, run: RunFolder, error: InputError) -> None:
-        self.problems.append(Problem(error.where or str(run.path), f"{error.what}; the rest of the run is used"))
-
-    def _log(self, campaign: Campaign, run: RunFolder) -> LogSummary | None:
-        if run.log is None:
-            return None
-        if run.log not in self._by_file:
-            self._by_file[run.log] = self._summarise(campaign, run, run.log)
-        log = self._by_file[run.log]
-        if log is not None:
-            key, started = (campaign.info.name, run.spec.server_id), run.provenance.recorded_at or ""
-            if started >= self._last_start.get(key, ""):
-                self.logs[key], self._last_start[key] = log, started
-            self._compare(run, log)
-        return log
-
-    def _compare(self, run: RunFolder, log: LogSummary) -> None:
-        beyond = spans_beyond(run, log.counts.bytes)
-        self.problems += [Problem(str(run.path / "status.json"), what) for what in beyond]
-        if differing := disagreement(run.spec, log.facts):
-            self.problems.append(Problem(str(run.path / "spec.json"), differing))
-
-    def _summarise(self, campaign: Campaign, run: RunFolder, path: Path) -> LogSummary | None:
-        name = f"{campaign.info.name}/{run.spec.server_id}"
-        try:
-            log = summarise_log(
-                read_chunks(path, self.problems), name=name, campaign=campaign.info.name, server_id=run.spec.server_id
-            )
-        except InputError as error:
-            self._note(run, error)
-            return None
-        if log.num_impossible:
-            lines = f"{log.num_impossible:,} decode line{'s' if log.num_impossible > 1 else ''}"
-            what = f"{lines} with an impossible accept length (below 1 or above steps + 1), which is not used"
-            self.problems.append(Problem(str(path), what))
-        return log
-
-
-def _windows(parts: Sequence[_Part]) -> pd.DataFrame:
-    """The windows of every run, taken log by log: a table of its own for each of many runs would take long."""
-    by_log: dict[int, list[_Part]] = {}
-    for part in parts:
-        by_log.setdefault(id(part.log), []).append(part)
-    taken = [_taken(sharing[0].log, sharing) for sharing in by_log.values() if sharing[0].log is not None]
-    filled = [table for table in taken if not table.empty]
-    return pd.concat(filled, ignore_index=True) if filled else frame(WINDOWS, [])
-
-
-def _taken(log: LogSummary, sharing: Sequence[_Part]) -> pd.DataFrame:
-    """The windows of the runs that share a log, run by run."""
-    offsets = log.windows["offset"].to_numpy(dtype="int64")
-    places = [np.flatnonzero(_in_spans(part.run, offsets)) for part in sharing]
-    counts = [len(place) for place in places]
-    table = log.windows.take(np.concatenate(places))
-    names = {"run_id": [p.run.spec.run_id for p in sharing], "server_id": [p.run.spec.server_id for p in sharing]}
-    return table.assign(**{name: np.repeat(np.array(values, dtype=object), counts) for name, values in names.items()})
-
-
-def _run_rows(parts: Sequence[_Part], windows: pd.DataFrame, problems: list[Problem]) -> Iterator[dict[str, object]]:
-    figures = log_figures_by(windows, ["campaign", "run_id"])
-    for part in parts:
-        own = figures.get((part.campaign, part.run.spec.run_id), NO_LINES)
-        row, faults = run_row(
-            part.run,
-            drafter=part.drafter,
-            requests=part.requests,
-            log=part.log,
-            log_row={} if part.log is None else {**own, "num_retractions": _num_retractions(part.run, part.log)},
-            accept_length_counters=part.accept_length_counters,
-            gpu=part.gpu,
-        )
-        problems += [Problem(str(part.run.path), fault) for fault in faults]
-        yield row
-
-
-def _num_retractions(run: RunFolder, log: LogSummary) -> int:
-    retracted = [event.offset for event in log.events if event.kind is EventKind.RETRACTION]
-    return int(_in_spans(run, np.array(retracted, dtype="int64")).sum())
-
-
-def _in_spans(run: RunFolder, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which byte offsets of the log belong to the run; a run without spans owns the whole log."""
-    spans = run.status.log_spans
-    inside = np.full(len(offsets), not spans)
-    for start, end in spans:
-        inside |= (start <= offsets) & (offsets < end)
-    return inside

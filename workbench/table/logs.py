@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import pandas as pd
 
 from workbench.parse.records import LogEvent, LogKind, ParseCounts, Record, StartupFacts
 from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_records, kind_of
-from workbench.table.speeds import main_speeds_df
+from workbench.table.speeds import main_speed, main_speeds_df
 from workbench.table.starts import StartsBuilder
 from workbench.table.windows import WindowsBuilder, possible_time
 
@@ -98,8 +100,35 @@ def _since(before: ParseCounts, now: ParseCounts) -> ParseCounts:
 
 def log_figures(windows: pd.DataFrame) -> Mapping[str, object]:
     """Figures of the windows of one log or run; see `log_figures_by`."""
-    whole = log_figures_by(windows.assign(all=0), ["all"])
-    return next(iter(whole.values()), NO_LINES)
+    if windows.empty:
+        return NO_LINES
+    length, rate = (
+        windows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("accept_len", "accept_rate_printed")
+    )
+    weight = np.clip(windows["running_req"].to_numpy(dtype=np.float64, na_value=1.0), 1.0, None)
+    known, graph = np.isfinite(length), windows["cuda_graph"].dropna()
+    weighed = float(weight[known].sum())
+    share = float(graph.mean()) if len(graph) else None
+    ranks = [main_speed(part) for _, part in windows.groupby("dp_rank", dropna=True)]
+    peaks = {name: windows[name].max() for name in ("running_req", "queue_req")}
+    return {
+        "num_windows": len(windows),
+        "num_idle_windows": int(windows["idle"].fillna(False).sum()),
+        "num_truncated": int(windows["truncated"].fillna(False).sum()),
+        "cuda_graph_share": share,
+        "accept_rate_printed": float(np.nanmean(rate)) if np.isfinite(rate).any() else None,
+        "peak_running_req": None if pd.isna(peaks["running_req"]) else int(peaks["running_req"]),
+        "peak_queue_req": None if pd.isna(peaks["queue_req"]) else int(peaks["queue_req"]),
+        "accept_length_log": float((length[known] * weight[known]).sum()) / weighed if weighed else None,
+        "cuda_graph": None if share is None else share >= 0.5,
+        "log_median_tok_per_s": _sum_known(median for median, _ in ranks),
+        "log_client_tok_per_s": _sum_known(client for _, client in ranks),
+    }
+
+
+def _sum_known(values: Iterable[float]) -> float | None:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) if known else None
 
 
 NO_LINES: Mapping[str, object] = {"num_windows": 0}

@@ -11,7 +11,8 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from workbench.errors import Problem
+from workbench.errors import Problem, RunFolderError
+from workbench.files import require_inside
 
 FOLDER = "_checks"
 _MOST_BYTES = 4 << 20
@@ -140,12 +141,14 @@ def _read(path: Path, model: type[_Model], problems: list[Problem]) -> _Model | 
         if path.stat().st_size > _MOST_BYTES:
             problems.append(Problem(str(path), f"larger than {_MOST_BYTES >> 20} MiB; not used"))
             return None
-        return model.model_validate_json(path.read_bytes())
+        return model.model_validate_json(require_inside(path, path.parents[1]).read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = ".".join(map(str, first["loc"])) or "the whole"
         advice = "make the check again, or remove the file"
         problems.append(Problem(str(path), f"not used: {at}: {first['msg']}; {advice}"))
+    except RunFolderError as error:
+        problems.append(Problem(str(path), f"not used: {error.what}"))
     except OSError as error:
         problems.append(Problem(str(path), f"not used: {error.strerror or error}"))
     return None

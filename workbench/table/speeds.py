@@ -31,6 +31,8 @@ def client_like_df(windows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFram
         median, num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not
         tell the tokens of a line (vLLM).
     """
+    if not by:
+        return _rates(_levels_of_one(_parts(windows, ())))
     levels = (
         _parts(windows, by)
         .groupby([*by, "running_req"], as_index=False)
@@ -43,9 +45,35 @@ def client_like_df(windows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFram
             num_windows=("counted", "sum"),
         )
     )
+    return _rates(levels)
+
+
+def _rates(levels: pd.DataFrame) -> pd.DataFrame:
     levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
     levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
     return levels
+
+
+def _levels_of_one(parts: pd.DataFrame) -> pd.DataFrame:
+    """The same sums for one log: grouping by pandas takes longer than the sums where there are thousands of logs."""
+    running = parts["running_req"].to_numpy(dtype=np.int64)
+    loads, level = np.unique(running, return_inverse=True)
+    sums = {
+        name: np.bincount(level, weights=np.nan_to_num(parts[name].to_numpy()), minlength=len(loads))
+        for name in ("tokens", "seconds", "opening_s", "left_out_s")
+    }
+    speeds = parts["speed"].to_numpy()
+    counted = [speeds[(level == place) & ~np.isnan(speeds)] for place in range(len(loads))]
+    return pd.DataFrame(
+        {
+            "running_req": pd.array(loads, dtype="Int64"),
+            **sums,
+            "median": [float(np.median(values)) if len(values) else np.nan for values in counted],
+            "num_windows": np.bincount(level, weights=parts["counted"].to_numpy(), minlength=len(loads)).astype(
+                np.int64
+            ),
+        }
+    )
 
 
 def _parts(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -83,3 +111,13 @@ def main_speeds_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     levels = levels[levels["num_windows"] > 0].sort_values(["num_windows", "running_req"])
     chosen = levels.groupby([*by, "dp_rank"]).tail(1)
     return chosen.groupby([*by])[["median", "client"]].sum(min_count=1)
+
+
+def main_speed(windows: pd.DataFrame) -> tuple[float, float]:
+    """The same of one data parallel rank of one log: median and client-like speed, NaN without any."""
+    levels = client_like_df(windows)
+    levels = levels[levels["num_windows"] > 0]
+    if levels.empty:
+        return float("nan"), float("nan")
+    main = levels.sort_values(["num_windows", "running_req"]).tail(1)
+    return float(main["median"].iloc[0]), float(main["client"].iloc[0])

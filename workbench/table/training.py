@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.trained import data_mix, evaluated_files, held_out_name, read_record, recipe
+from workbench.errors import InputError
+from workbench.trained import MALFORMED, data_mix, evaluated_files, held_out_name, read_record, recipe
 
 CURVE = {
     "step": "Int64",
@@ -59,7 +60,14 @@ def load_training(folder: Path) -> Training:
     InputError
         When there is no finished training, or a file of it cannot be read.
     """
-    record = read_record(folder)
+    try:
+        return _training(folder, read_record(folder))
+    except MALFORMED as error:
+        what = f"no record of a training ({' '.join(str(error).split())})"
+        raise InputError(what, where=folder, next_step="train it again with `workbench train`") from error
+
+
+def _training(folder: Path, record: Mapping[str, Any]) -> Training:
     lines = [line for line in record.get("curve") or () if "loss" in line]
     held = record.get("held_out")
     named = [(held_out_name(record), held)] if held else []

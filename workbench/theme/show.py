@@ -136,6 +136,7 @@ def table_html(
         Markup('<th scope="col"{}>{}</th>').format(_align(shown[column]), text) for column, text in headings.items()
     )
     body = Markup("\n").join(_row([cells[column][k] for column in headings]) for k in range(len(shown)))
+    download = csv_link(df if data is None else data, name or caption)
     return Markup(
         '<div class="wb-table" role="region" tabindex="0" aria-label="{caption}" style="overflow-x:auto">\n'
         "<table><caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
@@ -144,16 +145,19 @@ def table_html(
         caption=caption,
         head=head,
         body=body,
-        more=f"{len(df) - max_rows:,} more rows in the download. " if len(df) > max_rows else "",
-        download=csv_link(df if data is None else data, name or caption),
+        more=f"{len(df) - max_rows:,} more rows{' in the download' if 'href=' in download else ''}. "
+        if len(df) > max_rows
+        else "",
+        download=download,
     )
 
 
 def csv_link(df: pd.DataFrame, name: str) -> Markup:
     """A download of the rows inside the page; a sentence where they would make the page too heavy."""
-    text = _spreadsheet_safe(df).to_csv(index=False).encode()
     rows = "1 row" if len(df) == 1 else f"{len(df):,} rows"
-    if len(text) > DOWNLOAD_LIMIT_BYTES:
+    # More rows than bytes allow need not be written to know it.
+    text = b"" if len(df) > DOWNLOAD_LIMIT_BYTES // 2 else _spreadsheet_safe(df).to_csv(index=False).encode()
+    if not text or len(text) > DOWNLOAD_LIMIT_BYTES:
         return Markup('<span class="wb-download">Data: {}, too large for the page.</span>').format(rows)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "data"
     return Markup(

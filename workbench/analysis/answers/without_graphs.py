@@ -6,10 +6,11 @@ import pandas as pd
 
 from workbench.analysis.answers.common import run_name
 from workbench.analysis.frames import Row, records, speed_of
-from workbench.analysis.wording import number
+from workbench.analysis.wording import count, number
 
 ServerKey = tuple[str, str]
 
+_MOST_SAID = 12
 _LOAD = ["campaign", "prompt_set", "max_concurrency"]
 _SHAPE = [*_LOAD, "drafter", "num_steps", "eagle_topk", "num_draft_tokens", "simulated_accept_length"]
 
@@ -32,9 +33,13 @@ def graphs_control(runs: pd.DataFrame, servers: set[ServerKey]) -> str | None:
     """What the same configuration reaches with and without graphs, at the lowest load that has both."""
     keys = list(zip(runs["campaign"], runs["server_id"], strict=True))
     is_control = pd.Series([key in servers for key in keys], index=runs.index, dtype=bool)
-    said = []
-    for row in records(runs[is_control].sort_values("max_concurrency")):
-        slow, fast = speed_of(row["decode_tok_per_s"]), _speed_with_graphs(row, runs[_is(runs, on=True)])
+    controls, with_graphs = records(runs[is_control].sort_values("max_concurrency")), runs[_is(runs, on=True)]
+    said: list[str] = []
+    for place, row in enumerate(controls):
+        if len(said) == _MOST_SAID:
+            said.append(f"and {count(len(controls) - place, 'more run')} without")
+            break
+        slow, fast = speed_of(row["decode_tok_per_s"]), _speed_with_graphs(row, with_graphs)
         if slow is not None and fast is not None:
             times = fast / slow
             said.append(f"{run_name(row, runs)} {number(slow)} decode tok/s instead of {number(fast)} ({times:.1f}x)")

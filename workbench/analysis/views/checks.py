@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pandas as pd
 
 from workbench.analysis.acceptance import sources_df
 from workbench.analysis.fairness import resolved_df
-from workbench.analysis.frames import Row, records
+from workbench.analysis.frames import Row, grouped, records, typed
 from workbench.analysis.interference import interference_df
-from workbench.analysis.log_speed import MIN_WINDOWS
+from workbench.analysis.log_speed import LOG_SPEED, MIN_WINDOWS
+from workbench.analysis.remembered import Part, remembered
 from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
 from workbench.analysis.views.texts import renamed, share, texts
 from workbench.analysis.wording import count, few
 from workbench.table import LogSummary, Tables
+from workbench.table.lazy import ServerKey, longest, made_from
 
 _LOG_SPEEDS = {
     "server": "server",
@@ -135,22 +139,35 @@ def _divergence(row: Row) -> str | None:
 
 def log_speeds(tables: Tables) -> pd.DataFrame:
     """`log_speed_df` of every speculative server against the baselines of its group, where both hold enough lines."""
-    servers = tables.runs.drop_duplicates(["campaign", "server_id"])
-    parts = []
-    for spec in records(servers[servers["role"] == "speculative"]):
-        same = servers[
-            (servers["campaign"] == spec["campaign"]) & (servers["baseline_group"] == spec["baseline_group"])
-        ]
-        for base in records(same[same["role"] == "baseline"]):
-            own, other = (tables.logs.get((row["campaign"], row["server_id"])) for row in (spec, base))
-            if own is not None and other is not None:
-                part = log_speed_df(own.windows, other.windows)
-                parts.append(part.assign(server=spec["server_id"], baseline=base["server_id"]))
-    if not parts:
+    levels: list[Row] = []
+    for campaign in tables.runs["campaign"].unique():
+        found = _servers_beside(tables, str(campaign))
+        rows = remembered("log-speeds", str(campaign), [_compared(tables, spec, base) for spec, base in found])
+        for (spec, base), speeds in zip(found, rows, strict=True):
+            levels += [row | {"server": spec[1], "baseline": base[1]} for row in cast(list[Row], speeds)]
+    if not levels:
         return pd.DataFrame(columns=list(_LOG_SPEEDS))
-    table = pd.concat(parts, ignore_index=True)
+    table = typed(levels, LOG_SPEED | {"server": "str", "baseline": "str"})
     enough = (table[["num_windows_spec", "num_windows_base"]].min(axis=1) >= MIN_WINDOWS).fillna(False).astype(bool)
     return table[enough].reset_index(drop=True)
+
+
+def _servers_beside(tables: Tables, campaign: str) -> list[tuple[ServerKey, ServerKey]]:
+    """Each speculative server with a log, beside each baseline of its group that has one."""
+    servers = tables.runs[tables.runs["campaign"] == campaign].drop_duplicates("server_id")
+    by_group = grouped(records(servers), ["baseline_group", "role"])
+    return [
+        ((campaign, spec["server_id"]), (campaign, base["server_id"]))
+        for spec in records(servers[servers["role"] == "speculative"])
+        for base in by_group.get((spec["baseline_group"], "baseline"), ())
+        if (campaign, spec["server_id"]) in tables.logs and (campaign, base["server_id"]) in tables.logs
+    ]
+
+
+def _compared(tables: Tables, spec: ServerKey, base: ServerKey) -> Part:
+    own, other = made_from(tables.logs, spec), made_from(tables.logs, base)
+    key = None if own is None or other is None else f"{own}|{other}"
+    return key, lambda: records(log_speed_df(tables.logs[spec].windows, tables.logs[base].windows))
 
 
 def log_speeds_view(speeds: pd.DataFrame) -> pd.DataFrame:
@@ -161,5 +178,4 @@ def log_speeds_view(speeds: pd.DataFrame) -> pd.DataFrame:
 
 def longest_log(tables: Tables) -> LogSummary | None:
     """The server log with the most decode lines, a speculative one where there is any."""
-    logs = list(tables.logs.values())
-    return max(logs, key=lambda log: (log.windows["accept_len"].notna().any(), len(log.windows)), default=None)
+    return longest(tables.logs)

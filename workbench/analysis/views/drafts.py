@@ -49,10 +49,8 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     by = ["campaign", "drafter", "prompt_set"]
     same = [*by, "ignore_eos", "max_concurrency"]
     longest = chains.sort_values("num_steps", ascending=False, kind="stable").drop_duplicates(same)
-    keys = set(zip(longest["campaign"], longest["run_id"], strict=True))
     requests = tables.requests
-    own = [key in keys for key in zip(requests["campaign"], requests["run_id"], strict=True)]
-    expected = shorter_chains_df(requests[pd.Series(own, index=requests.index, dtype=bool)])
+    expected = shorter_chains_df(requests[requests["run_id"].isin(longest["run_id"])])
     of_longest = longest[[*same, "run_id", "label", "num_steps"]].rename(columns={"num_steps": "longest"})
     expected = expected.merge(of_longest, on=["campaign", "run_id"])
     expected = expected[(expected["num_steps"] < expected["longest"]).fillna(False).astype(bool)]

@@ -1,0 +1,88 @@
+"""What follows from logs alone, kept from report to report: of thousands of logs only the new ones are judged.
+
+Kept beside the tables, by what the logs were made from and the version of the code that judges. Where that is not known
+(tables that were put together by hand, a campaign of no project) everything is worked out anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from workbench.errors import InputError, UsageError
+from workbench.paths import reports_dir, slug
+from workbench.store import write_atomic
+
+_ANALYSIS = Path(__file__).parent
+_SAVE_EVERY = 500
+
+Json = object
+Part = tuple[str | None, Callable[[], Json]]
+"""What a value is made from (``None`` where that is not known), and how to work it out."""
+
+
+def remembered(what: str, campaign: str, parts: Iterable[Part]) -> list[Json]:
+    """The value of each part, worked out where it is not known yet.
+
+    Parameters
+    ----------
+    what
+        Names the kind of value; parts of one kind and campaign are kept together, those that are not asked for go.
+    """
+    held = list(parts)
+    path = _path(what, campaign) if any(key is not None for key, _ in held) else None
+    known = _read(path) if path is not None else {}
+    values: list[Json] = []
+    kept: dict[str, Json] = {}
+    worked = 0
+    for key, work_out in held:
+        values.append(known[key] if key is not None and key in known else work_out())
+        if key is None:
+            continue
+        worked += key not in known
+        kept[key] = values[-1]
+        if worked == _SAVE_EVERY and path is not None:
+            _write(path, known | kept)
+            worked, known = 0, known | kept
+    if path is not None and (worked or known.keys() != kept.keys()):
+        _write(path, kept)
+    return values
+
+
+def _path(what: str, campaign: str) -> Path | None:
+    try:
+        folder = reports_dir() / ".cache" / "findings"
+    except UsageError:
+        return None
+    return folder / f"{slug(campaign)}-{hashlib.sha256(campaign.encode()).hexdigest()[:8]}.{what}.{version()}.json"
+
+
+@cache
+def version() -> str:
+    """Changes with the code that judges."""
+    said = hashlib.sha256()
+    for file in sorted(_ANALYSIS.rglob("*.py")):
+        said.update(file.relative_to(_ANALYSIS).as_posix().encode() + b"\0" + file.read_bytes())
+    return said.hexdigest()[:12]
+
+
+def _read(path: Path) -> dict[str, Json]:
+    """What was kept; nothing where it cannot be read."""
+    try:
+        held = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _write(path: Path, values: dict[str, Json]) -> None:
+    with contextlib.suppress(InputError):  # a full disk costs time the next time, and no page
+        write_atomic(path, json.dumps(values, ensure_ascii=True))
+        before = path.name.rsplit(".", 2)[0]
+        for other in path.parent.glob(f"{before}.*.json"):
+            if other != path:
+                other.unlink(missing_ok=True)
