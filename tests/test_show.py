@@ -146,6 +146,24 @@ def test_without_logs_there_is_a_sentence(shown: Shown) -> None:
     assert shown.text == ["No server log of this campaign was kept."]
 
 
+def test_of_many_logs_those_with_faults_are_shown_and_the_others_counted(shown: Shown) -> None:
+    fine = {("c", f"fine{number}"): diagnosis() for number in range(50)}
+    suspected = {("c", "perhaps"): diagnosis(finding(certainty=Certainty.SUSPECTED))}
+    show.diagnoses({**fine, **suspected, ("c", "bad"): diagnosis(finding(), verdict="Wrong.")})
+    lines = shown.text[0].splitlines()
+    assert lines[0] == "bad: Wrong."
+    assert lines[1].startswith("perhaps: ")
+    assert len(lines) == show.MOST_LOGS + 1
+    assert lines[-1].startswith("12 more logs of this campaign not shown: 12 without a fault.")
+
+
+def test_of_very_many_kinds_of_problems_the_first_are_shown(shown: Shown) -> None:
+    show.problems([Problem("file", f"fault {number}") for number in range(show.MOST_PROBLEMS + 7)])
+    lines = shown.text[0].splitlines()
+    assert len(lines) == show.MOST_PROBLEMS + 1
+    assert lines[-1] == "7 more problems of other kinds not shown"
+
+
 def test_problems_are_listed_and_no_problem_shows_nothing(shown: Shown) -> None:
     show.problems(())
     assert shown.html == []

@@ -27,6 +27,7 @@ CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
 
 # What a page takes on two cores, for the outlook before it was ever built.
 _USUAL_S = 10.0
+_LIMIT_S, _LIMIT_A_RUN_S = 600.0, 0.3
 _WORTH_SAYING = 500  # runs that take longer to read than one would wait without a word
 
 
@@ -241,7 +242,10 @@ def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> 
 
     planned = {page.output: page for page in todo}
     jobs = [
-        NotebookJob(notebooks_dir() / f"{page.job.notebook}.ipynb", page.output, page.job.parameters) for page in todo
+        NotebookJob(
+            notebooks_dir() / f"{page.job.notebook}.ipynb", page.output, page.job.parameters, _limit_s(page.job)
+        )
+        for page in todo
     ]
     bad = 0
     for done, run in enumerate(run_notebooks(jobs, workers=workers), 1):
@@ -261,6 +265,11 @@ def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> 
         took = "" if run.duration_s is None else f" ({run.duration_s:.1f} s)"
         say(f"[{done}/{len(todo)}] {made.summary.status} {made.path.name}{took}")
     return bad
+
+
+def _limit_s(job: Job) -> float:
+    """Wall-clock limit of a page: judging the logs of thousands of runs for the first time takes its time."""
+    return max(_LIMIT_S, _LIMIT_A_RUN_S * sum(campaign.num_runs for campaign in job.campaigns))
 
 
 def _made(pages: Sequence[Planned], kept: Sequence[Planned], bad: int) -> str:

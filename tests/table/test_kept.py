@@ -18,7 +18,7 @@ from run_folders import SPECULATIVE, write_campaign, write_run, write_text
 
 from workbench.paths import ROOT_ENV, recorded_dir
 from workbench.store import read_campaign
-from workbench.table import Tables, kept, load_tables, tables_of
+from workbench.table import Tables, filling, kept, load_tables, tables_of
 from workbench.table.columns import TABLES
 from workbench.table.shelf import open_segments
 
@@ -51,7 +51,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the run folders and logs that are read, as they are."""
     names: list[str] = []
-    read_run, read_log = kept.try_run, kept.RunsReader.__init__.__globals__["read_chunks"]
+    read_run, read_log = filling.try_run, filling.RunsReader.__init__.__globals__["read_chunks"]
 
     def run(path: Path, *rest: object) -> object:
         names.append(path.name)
@@ -61,8 +61,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(str(path.parent.name))
         return read_log(path, *rest)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(kept, "try_run", run)
-    monkeypatch.setitem(kept.RunsReader.__init__.__globals__, "read_chunks", log)
+    monkeypatch.setattr(filling, "try_run", run)
+    monkeypatch.setitem(filling.RunsReader.__init__.__globals__, "read_chunks", log)
     return names
 
 
@@ -269,7 +269,7 @@ def test_without_room_the_tables_are_read_each_time(campaign: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept, "write_segment", full)
+    monkeypatch.setattr(filling, "write_segment", full)
     assert_as_read_anew(load_tables(campaign), campaign)
 
 
@@ -317,8 +317,19 @@ def test_two_processes_at_once_see_the_same(campaign: Path) -> None:
 
 def test_several_workers_read_what_one_reads(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = write_text(tmp_path / "read.py", READ.replace("workers=", "workers=2 + 0*"))
-    monkeypatch.setattr(kept, "CHUNK_RUNS", 1)
+    monkeypatch.setattr(filling, "CHUNK_RUNS", 1)
     answer = subprocess.run(
         [sys.executable, str(script), str(campaign), "2"], capture_output=True, text=True, check=True
     )
     assert answer.stdout.split() == ["4", "3", "6", "1"]
+
+
+def test_logs_are_not_read_to_know_that_they_are_there(campaign: Path) -> None:
+    load_tables(campaign)
+    logs = load_tables(campaign).logs
+    shutil.rmtree(shelf(campaign))
+    (campaign / SHARED).unlink()
+    assert ("c", "server") in logs
+    assert ("c", "nobody") not in logs
+    assert logs.get(("c", "nobody")) is None
+    assert len(logs) == 2
