@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.frames import Row, grouped, least, records
+from workbench.analysis.frames import Row, grouped, records
 from workbench.analysis.wording import count, one_of
+
+NOISE = 0.8
+"""Cycles of one configuration differed by a fifth between starts (`h200_step_cost` beside `h200_variants`)."""
 
 _SAME = (
     "campaign",
@@ -28,38 +31,32 @@ def one_against_one(runs: pd.DataFrame, costs: pd.DataFrame) -> str | None:
     servers = {(row["campaign"], row["run_id"]): str(row["server_id"]) for row in records(runs)}
     known = records(costs.dropna(subset=["t_cycle_ms", "tok_per_s", "max_concurrency"]))
     named = [{**row, "server": servers.get((row["campaign"], row["run_id"]), "")} for row in known]
-    groups = [group for group in grouped(named, _SAME).values() if len({row["server"] for row in group}) > 1]
-    varied = [group for group in groups if _settings(group) is not None]
+    varied = [settings for group in grouped(named, _SAME).values() if (settings := _settings(group))]
     if not varied:
         return None
-    lowest = min(group[0]["max_concurrency"] for group in varied)
-    said = [_compared(group) for group in varied if group[0]["max_concurrency"] == lowest]
-    return " ".join(said)
+    lowest = min(settings[""]["max_concurrency"] for settings in varied)
+    return " ".join(_compared(settings) for settings in varied if settings[""]["max_concurrency"] == lowest)
 
 
 def _settings(group: list[Row]) -> dict[str, Row] | None:
-    """Runs by what their server's name adds to the shortest one; ``None`` where the names do not begin alike."""
-    usual = min((row["server"] for row in group), key=len)
-    if not usual or not all(row["server"].startswith(usual) for row in group):
+    """Runs by what their server's name adds to the shortest one; ``None`` where there is but one, or no such name."""
+    names = {row["server"] for row in group}
+    usual = min(names, key=len)
+    if len(names) < 2 or not usual or not all(name.startswith(usual) for name in names):
         return None
     return {row["server"].removeprefix(usual).strip("-"): row for row in group}
 
 
-def _compared(group: list[Row]) -> str:
-    settings = _settings(group) or {}
+def _compared(settings: dict[str, Row]) -> str:
     usual = settings[""]
     parts = [
         f"{row['t_cycle_ms']:.1f} ms with {name} ({row['tok_per_s']:,.0f})" for name, row in settings.items() if name
     ]
-    best = least(pd.DataFrame(group), "t_cycle_ms")
+    best = min(row["t_cycle_ms"] for row in settings.values())
     shape = "" if usual["num_steps"] is None else f" of {count(int(usual['num_steps']), 'step')}"
-    near = best["t_cycle_ms"] > NOISE * usual["t_cycle_ms"]
+    near = best > NOISE * usual["t_cycle_ms"]
     verdict = "; starts of one server differ by more, so that none is shown to be better" if near else ""
     return (
         f"Settings one against one, at {usual['max_concurrency']} at once: a cycle{shape} takes "
         f"{usual['t_cycle_ms']:.1f} ms as it is ({usual['tok_per_s']:,.0f} tok/s), {one_of(parts)}{verdict}."
     )
-
-
-NOISE = 0.8
-"""Cycles of one configuration differed by a fifth between starts (`h200_step_cost` beside `h200_variants`)."""
