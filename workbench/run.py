@@ -73,10 +73,7 @@ class Request:
         }
 
     def _more_settings(self) -> list[str]:
-        """What the command line means besides.
-
-        Another engine makes another campaign: its speeds must not be compared with those of the usual one.
-        """
+        """What the command line means besides."""
         campaign = find_campaign(self.campaign, self.settings)
         settings = []
         work, trained = campaign.workload, campaign.drafters_from
@@ -89,9 +86,7 @@ class Request:
             settings.append(f"workload.more_prompt_sets={json.dumps(more)}")
         if trained is not None and Path(trained).is_dir() and not Path(under_root(trained)).samefile(trained):
             settings.append(f"drafters_from={json.dumps(str(Path(trained).resolve()))}")
-        if self.engine not in (None, campaign.engine):
-            settings += [f"engine={self.engine}", f"name={campaign.name}-{self.engine}"]
-        return settings + self._places(campaign.places)
+        return settings + campaign.settings_for(self.engine) + self._places(campaign.places)
 
     def _places(self, usual: int) -> list[str]:
         """One name for both: what the command line says is a setting of the campaign."""

@@ -133,6 +133,13 @@ class CampaignSpec(Frozen):
     price_per_gpu_hour: float | None = Field(default=None, ge=0)
     notes: tuple[str, ...] = ()
 
+    def settings_for(self, engine: str | None) -> list[str]:
+        """Settings for another engine than the file's; none where it is the same or ``None``.
+
+        It makes another campaign: its speeds must not be compared with those of the usual one.
+        """
+        return [] if engine in (None, self.engine) else [f"engine={engine}", f"name={self.name}-{engine}"]
+
     @model_validator(mode="after")
     def _can_be_found_again(self) -> Self:
         if self.name.startswith(("_", ".")):

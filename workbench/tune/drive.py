@@ -52,7 +52,7 @@ class Request:
     budget_minutes: float | None = None
 
     def read(self) -> CampaignSpec:
-        """The campaign. Another engine than the file's makes another one, as for ``workbench run``.
+        """The campaign, with another engine where that is asked for.
 
         Raises
         ------
@@ -60,9 +60,8 @@ class Request:
             When the file is invalid, or holds several prompt sets: which is best would depend on which is asked.
         """
         campaign = find_campaign(self.campaign, self.settings)
-        if self.engine not in (None, campaign.engine):
-            other = (*self.settings, f"engine={self.engine}", f"name={campaign.name}-{self.engine}")
-            campaign = find_campaign(self.campaign, other)
+        if more := campaign.settings_for(self.engine):
+            campaign = find_campaign(self.campaign, [*self.settings, *more])
         if campaign.workload.more_prompt_sets:
             advice = 'choose one: --set "workload.more_prompt_sets={}"'
             raise SpecError("tune takes one prompt set", where="workload.more_prompt_sets", next_step=advice)
