@@ -20,7 +20,8 @@ def prefills_interrupt(case: Case) -> Iterator[Finding]:
     large = [row for row in here.values() if (row["prefill_share"] or 0.0) >= NOTABLE]
     if large:
         yield _interrupted(case, max(large, key=lambda row: float(row["prefill_share"])), there)
-    mixed = [load for load, row in here.items() if load in there and row["num_clean"] < MIN_LINES <= row["num_windows"]]
+    shared = [load for load in case.log.levels if load in here and load in there]
+    mixed = [load for load in shared if here[load]["num_clean"] < MIN_LINES <= here[load]["num_windows"]]
     if mixed:
         yield _cannot_be_told(case.log, mixed)
 
