@@ -370,7 +370,14 @@ def _parser() -> argparse.ArgumentParser:
     answers.add_argument("--target", type=_given, required=True, metavar="DIR", help="target checkpoint")
     answers.add_argument("--prompts", type=_given, required=True, metavar="SET", help="prompt set, or a .jsonl file")
     answers.add_argument("--out", type=Path, required=True, metavar="CORPUS", help="folder; one begun is gone on with")
-    answers.add_argument("--url", type=_given, metavar="URL", help="ask this server instead of starting one")
+    answers.add_argument(
+        "--url",
+        type=_given,
+        action="append",
+        default=[],
+        metavar="URL",
+        help="ask this server instead of starting one; given twice, two share the prompts",
+    )
     answers.add_argument("--engine", choices=("sglang", "reference"), default="sglang", help="what is started")
     answers.add_argument(
         "--server-like", type=_given, metavar="CAMPAIGN", help="start it with the server settings of this campaign"

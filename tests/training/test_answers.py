@@ -35,14 +35,14 @@ def retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "RETRY_AFTER_S", 0.0)
 
 
-def order(target: Path, url: str | None, *, prompts: int = 40, **changes: Any) -> Order:
+def order(target: Path, *urls: str, prompts: int = 40, **changes: Any) -> Order:
     file = write_prompts(target.parent / f"prompts{prompts}.jsonl", prompts)
-    settings: dict[str, Any] = {"concurrency": 8, "min_response_tokens": 0, "min_distinct_4": 0.0, "url": url}
+    settings: dict[str, Any] = {"concurrency": 8, "min_response_tokens": 0, "min_distinct_4": 0.0, "url": urls}
     return Order(str(target), str(file), target.parent / "corpus", **{**settings, **changes})
 
 
-def make(target: Path, url: str | None, **changes: Any) -> str:
-    return make_answers(order(target, url, **changes), Lines(quiet=True))
+def make(target: Path, *urls: str, **changes: Any) -> str:
+    return make_answers(order(target, *urls, **changes), Lines(quiet=True))
 
 
 def about(target: Path) -> dict[str, Any]:
@@ -128,7 +128,33 @@ def test_a_closing_token_that_the_server_leaves_out_is_put_back(target: Path) ->
     check_whole(read_corpus(target.parent / "corpus"), 40)
 
 
+def test_two_servers_share_the_prompts(target: Path) -> None:
+    with target_server(delay_s=0.01) as one, target_server(delay_s=0.01) as other:
+        make(target, one.url, other.url)
+    check_whole(read_corpus(target.parent / "corpus"), 40)
+    assert len(one.bodies) + len(other.bodies) == 40
+    assert min(len(one.bodies), len(other.bodies)) >= 10
+    assert len(about(target)["engines"]) == 2
+
+
 # --- faults ------------------------------------------------------------------------------------------------------
+
+
+def test_what_one_of_two_servers_fails_to_answer_the_other_does(target: Path) -> None:
+    with target_server() as good, target_server(lambda n, body: 500) as bad:
+        said = make(target, bad.url, good.url)
+    check_whole(read_corpus(target.parent / "corpus"), 40)
+    assert "0 failed" in said
+    assert len(good.bodies) == 40
+
+
+def test_servers_that_share_prompts_serve_one_model(target: Path) -> None:
+    with (
+        target_server() as one,
+        target_server(engine="reference") as other,
+        pytest.raises(UsageError, match="engine is reference here and sglang at"),
+    ):
+        make(target, one.url, other.url)
 
 
 @pytest.mark.parametrize("fault", [500, None, {"text": "no ids", "meta_info": {"completion_tokens": 3}}])
@@ -193,7 +219,7 @@ def test_no_server_at_all(target: Path) -> None:
 
 
 def test_a_command_that_is_killed_loses_and_doubles_nothing(target: Path) -> None:
-    wanted = order(target, None, prompts=120)
+    wanted = order(target, prompts=120)
     command = [sys.executable, "-m", "workbench", "answers", "--target", str(target), "--prompts", wanted.prompts]
     command += ["--out", str(wanted.out), "--concurrency", "8", "--min-response-tokens", "0", "--min-distinct-4", "0"]
     with target_server(delay_s=0.02) as server:
@@ -296,7 +322,7 @@ def test_a_folder_without_an_answer_is_free_for_another_run(target: Path) -> Non
 )
 def test_orders_that_cannot_be_are_refused(target: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        make(target, **{"url": "http://127.0.0.1:9", **changes})
+        make(target, **{"url": ["http://127.0.0.1:9"], **changes})
 
 
 def test_an_embedded_engine_behind_a_url_is_not_asked_to_sample(target: Path) -> None:
@@ -320,7 +346,7 @@ def test_the_embedded_engine_answers(tmp_path: Path) -> None:
 
     config = target_config(vocab=12)
     target = write_target(write_model(tmp_path / "target", config, target_tensors(config)))
-    said = make(target, None, engine="reference", temperature=0.0, max_new_tokens=12, prompts=20)
+    said = make(target, engine="reference", temperature=0.0, max_new_tokens=12, prompts=20)
     corpus = read_corpus(tmp_path / "corpus")
     assert "20 answers" in said
     assert (tmp_path / "corpus" / "server.log").stat().st_size

@@ -40,7 +40,7 @@ _SHORTEST, _LEAST_DISTINCT = 24, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for. ``server_like`` is a campaign whose server settings are used.
+    """What is asked for. ``server_like`` is a campaign whose server settings are used, ``url`` are servers that run.
 
     Filters left out are none for greedy answers, which are there to be judged by.
     """
@@ -48,7 +48,7 @@ class Order:
     target: str
     prompts: str
     out: Path
-    url: str | None = None
+    url: Sequence[str] = ()
     engine: str = "sglang"
     server_like: str | None = None
     temperature: float = 0.7
@@ -106,7 +106,7 @@ def _check(order: Order) -> None:
         raise UsageError("temperature must be at least 0, top-p above 0 and at most 1", next_step="change them")
     if order.temperature == 0 and order.answers_per_prompt > 1:
         raise UsageError("several greedy answers to a prompt are the same one", next_step="ask for one, or sample")
-    if order.url is None:
+    if not order.url:
         check_engine_samples(order.engine, order.temperature)
 
 
@@ -150,7 +150,7 @@ def _described_order(
 
 
 def _part_size(order: Order) -> int:
-    slots = at_once(order.engine, order.concurrency) if order.url is None else order.concurrency
+    slots = at_once(order.engine, order.concurrency) if not order.url else order.concurrency
     return min(_LARGE_PART, max(_SMALL_PART, slots))
 
 
@@ -184,16 +184,17 @@ def _answer(
     """Answer the parts that are missing; corpus.json gains the engine that did, however this ends."""
     failures: Counter[str] = Counter(about.get("failures", {}))
     # SGLang draws all answers from one stream of numbers: begun anew with the same seed it would repeat itself.
-    with _server(order, target, random_seed=order.seed + done, lines=lines) as url:
-        engine = described(url)
+    with _server(order, target, random_seed=order.seed + done, lines=lines) as urls:
+        engines = [described(url) for url in urls]
+        engine = _alike(engines, urls)
         check_engine_samples(engine["engine"], order.temperature)
-        about = {**about, "engines": [*about.get("engines", []), engine]}
+        about = {**about, "engines": [*about.get("engines", []), *engines]}
         write_about(order.out, about)
         progress = _Progress(sum(len(part.prompts) for part in todo), lines)
         lines.say(f"{progress.total:,} answers by {engine['model']} on {engine['engine']} {engine['version']}")
         try:
             tally = ask_all(
-                url,
+                urls,
                 todo,
                 _sampling(order),
                 vocab_size=about["vocab_size"],
@@ -213,8 +214,8 @@ def _sampling(order: Order) -> Sampling:
 
 
 @contextlib.contextmanager
-def _server(order: Order, target: Path, *, random_seed: int, lines: Lines) -> Iterator[str]:
-    if order.url is not None:
+def _server(order: Order, target: Path, *, random_seed: int, lines: Lines) -> Iterator[Sequence[str]]:
+    if order.url:
         yield order.url
         return
     with started(
@@ -226,7 +227,27 @@ def _server(order: Order, target: Path, *, random_seed: int, lines: Lines) -> It
         log=order.out / LOG,
         say=lines.say,
     ) as url:
-        yield url
+        yield [url]
+
+
+def _alike(engines: Sequence[dict[str, Any]], urls: Sequence[str]) -> dict[str, Any]:
+    """What all of these servers are.
+
+    Raises
+    ------
+    UsageError
+        When they do not serve one model by one engine.
+    """
+    first = engines[0]
+    for engine, url in zip(engines[1:], urls[1:], strict=True):
+        for name in ("engine", "version", "model"):
+            if engine[name] != first[name]:
+                raise UsageError(
+                    f"{name} is {engine[name]} here and {first[name]} at {urls[0]}",
+                    where=url,
+                    next_step="ask servers of one kind",
+                )
+    return first
 
 
 class _Progress:

@@ -73,7 +73,7 @@ OnPart = Callable[[Part, Sequence[Sample], Sequence[int]], None]
 class _Work:
     """What the slots share."""
 
-    url: str
+    urls: Sequence[str]
     sampling: Sampling
     vocab_size: int
     timeout_s: float
@@ -89,7 +89,7 @@ class _Work:
 
 
 def ask_all(
-    url: str,
+    urls: Sequence[str],
     parts: Sequence[Part],
     sampling: Sampling,
     *,
@@ -103,6 +103,10 @@ def ask_all(
 
     Parameters
     ----------
+    urls
+        Servers that share the slots in turn; what one fails to answer, the next one is asked.
+    concurrency
+        Requests at once, of all servers together.
     on_part
         Takes the samples of a part, in the order of its prompts, and the prompts that got no answer.
     on_answer
@@ -115,7 +119,7 @@ def ask_all(
     """
     allow_sockets(concurrency)
     work = _Work(
-        url=url.rstrip("/") + "/generate",
+        urls=[url.rstrip("/") + "/generate" for url in urls],
         sampling=sampling,
         vocab_size=vocab_size,
         timeout_s=timeout_s,
@@ -136,25 +140,26 @@ def ask_all(
 
 async def _run_slots(work: _Work, slots: int) -> None:
     async with open_session(work.timeout_s) as session, TaskGroup() as group:
-        for _ in range(slots):
-            group.create_task(_slot(session, work))
+        for slot in range(slots):
+            group.create_task(_slot(session, work, slot))
 
 
-async def _slot(session: aiohttp.ClientSession, work: _Work) -> None:
+async def _slot(session: aiohttp.ClientSession, work: _Work, slot: int) -> None:
+    url, other = (work.urls[(slot + i) % len(work.urls)] for i in range(2))
     for part, prompt in work.jobs:
-        sample, fault = await _ask(session, work, part, prompt)
+        sample, fault = await _ask(session, work, url, part, prompt)
         if fault is not None:
             await asyncio.sleep(RETRY_AFTER_S)
             work.tally.retried += 1
-            sample, fault = await _ask(session, work, part, prompt)
+            sample, fault = await _ask(session, work, other, part, prompt)
         _take(work, part, prompt, sample, fault)
 
 
 async def _ask(
-    session: aiohttp.ClientSession, work: _Work, part: Part, prompt: Prompt
+    session: aiohttp.ClientSession, work: _Work, url: str, part: Part, prompt: Prompt
 ) -> tuple[Sample | None, str | None]:
     body = work.sampling.body(prompt, part.answer)
-    answer, fault = await ask(session, work.url, body, timeout_s=work.timeout_s)
+    answer, fault = await ask(session, url, body, timeout_s=work.timeout_s)
     if answer is None:
         return None, fault
     ids = _ids(answer, work.vocab_size)
@@ -189,7 +194,7 @@ def _take(work: _Work, part: Part, prompt: Prompt, sample: Sample | None, fault:
         if work.failed_in_a_row >= work.give_up:
             raise LaunchError(
                 f"the server no longer answers: {work.failed_in_a_row} requests in a row failed ({work.last_fault})",
-                where=work.url,
+                where=", ".join(work.urls),
                 next_step="look at its log, then run the same command again: finished parts are kept",
             )
     else:
