@@ -104,6 +104,7 @@ def _stepper(
     batches: Sequence[Sequence[Sample]],
     kept: int,
     compile_: bool,
+    cache_gb: float = 20.0,
 ) -> Stepper:
     torch.manual_seed(0)
 
@@ -136,7 +137,7 @@ def _stepper(
         draft.load_state_dict(master.state_dict())
     samples = [sample for batch in batches for sample in batch]
     keys = {"name": "speed", "target": "-", "corpus": "-", "out": "-", "steps": 1, "draft_vocab_size": kept}
-    asked = TrainConfig.model_validate({**keys, "passes": PASSES, "cache_gb": 20.0})
+    asked = TrainConfig.model_validate({**keys, "passes": PASSES, "cache_gb": cache_gb})
     setup = Setup(target, CAPTURE, samples, [], master, draft, {})
     return Stepper(setup, asked, Processes(0, 1, place), Compiled(compile_))
 
