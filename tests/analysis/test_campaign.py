@@ -282,6 +282,32 @@ def test_a_campaign_that_wins_is_counted_and_named() -> None:
     assert answer.sentence == "Speculation beats its baseline beyond noise in 1 of 1 campaign: c."
 
 
+# --- h200_scaling and h200_best_drafter ----------------------------------------------------------------------------
+
+
+def test_the_curve_of_real_drafters() -> None:
+    """The log of the training says 1.189 to 1.683 for 80 to 3,410 steps; six sizes were served."""
+    answer = scaling_page(recorded("h200_scaling"))
+    assert answer.sentence.startswith(
+        "Each doubling of the training samples adds 0.14 to accept length (95 % 0.12-0.16;"
+    )
+    assert "498 to 15,909 in 6 sizes" in answer.sentence
+    assert any("agree within 0.02 over 6 pairs" in point for point in answer.points)
+
+
+def test_one_size_that_was_served_among_many_that_were_trained() -> None:
+    answer = scaling_page(recorded("h200_best_drafter"))
+    assert answer.sentence == "One training size was served (nall-9minutes-seed0-0ddeca): there is no curve."
+    assert any(point.startswith("Offline, over ") for point in answer.points)
+
+
+def test_the_best_drafter_pays_at_one_request_at_a_time() -> None:
+    """Seven steps: 1,026 output tok/s over both passes where the baseline made 652 at first and 779 later."""
+    answer = throughput_page(recorded("h200_best_drafter"))
+    assert "Speculation pays at concurrency 1" in answer.sentence
+    assert "s7-k1-n8" in answer.sentence
+
+
 # --- any input ---------------------------------------------------------------------------------------------------
 
 

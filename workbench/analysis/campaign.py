@@ -43,8 +43,18 @@ _NO_RUN = "This campaign holds no run that can be read."
 
 
 def diagnose_logs(tables: Tables) -> dict[ServerKey, Diagnosis]:
-    """A diagnosis for every server log, each beside the baseline's log of its group where there is one."""
-    return judged_logs(tables, _baseline_keys(tables), _simulated_lengths(tables))
+    """A diagnosis for every server log, each beside the baseline's log of its group where there is one.
+
+    Plain logs of vLLM hold nothing but speeds, which are judged with the speculative log beside them.
+    """
+    judged = judged_logs(tables, _baseline_keys(tables), _simulated_lengths(tables))
+    with_speed = tables.runs[(tables.runs["role"] == "baseline") & tables.runs["log_median_tok_per_s"].notna()]
+    plain = set(with_speed[["campaign", "server_id"]].itertuples(index=False, name=None))
+    return {key: each for key, each in judged.items() if key not in plain or not _has_only_speeds(each)}
+
+
+def _has_only_speeds(diagnosis: Diagnosis) -> bool:
+    return {finding.rule for finding in diagnosis.findings if finding.is_fault} == {"no_decode_lines"}
 
 
 def _simulated_lengths(tables: Tables) -> dict[ServerKey, float]:
@@ -237,11 +247,11 @@ def offline_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.Data
     }
 
 
-def _offline_sentence(tables: Tables, costs: pd.DataFrame, main: ScalingFit) -> str | None:
-    """The curve of the walks where it stands on more drafters than the served one."""
+def _offline_sentence(tables: Tables, costs: pd.DataFrame, served: int) -> str | None:
+    """The curve of the walks where it stands on more drafters than the served one, which has so many points."""
     fits = [fit for _, fit in offline_fits(tables, costs).values() if fit.num_sizes > 1]
     largest = max(fits, key=lambda fit: fit.num_points, default=None)
-    if largest is None or largest.num_points <= main.num_points:
+    if largest is None or largest.num_points <= served:
         return None
     return f"Offline, over {count(largest.num_points, 'drafter')}: {answers.curve_sentence(largest)}"
 
@@ -277,15 +287,15 @@ def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
     before = answers.missing_sentence(missing) if missing else answers.fixed_cost(costs)
     lone = keep(*_lone_sizes(tables))
     curves = [fit for _, fit in fits.values() if fit.num_sizes > 1]
+    gap = answers.offline_gap(tables.runs, tables.offline) or answers.offline_agrees(tables.runs, tables.offline)
     if not curves:
-        sentence = joined(lone) or "No drafter of this campaign states its training size: there is no curve."
-        return Answer(sentence, keep(answers.break_even(costs)), keep(before), headline(costs))
+        points = keep(gap, _offline_sentence(tables, costs, 0), answers.break_even(costs))
+        return Answer(joined(lone) or answers.no_curve(scaling_points(fits)), points, keep(before), headline(costs))
     main = curves[0]
-    gap = answers.offline_gap(tables.runs, tables.offline)
     points = keep(
-        gap or answers.offline_agrees(tables.runs, tables.offline),
+        gap,
         answers.dominates(scaling_points(fits), main),
-        _offline_sentence(tables, costs, main),
+        _offline_sentence(tables, costs, main.num_points),
         *answers.other_curves(curves),
         *answers.curve_notes(curves),
         answers.same_data(scaling_points(fits), main),

@@ -31,6 +31,7 @@ from workbench.analysis.answers.training import (
     curve_notes,
     curve_sentence,
     next_training,
+    no_curve,
     other_curves,
     same_data,
     training_sizes,

@@ -6,9 +6,10 @@ import math
 
 import pandas as pd
 
+from workbench.analysis.answers.model import one_line
 from workbench.analysis.frames import Row, least, most
 from workbench.analysis.scaling import ScalingFit
-from workbench.analysis.wording import capital, count, signed, span
+from workbench.analysis.wording import capital, count, few, signed, span
 
 _REACHED = "the measured points reach it from "
 _SIZE = {"training_samples": "training samples", "response_tokens": "response tokens"}
@@ -21,6 +22,14 @@ def training_sizes(drafters: pd.DataFrame, target: str) -> str | None:
     if len(sizes) != 1:
         return None
     return f"One training size ({int(sizes[0]):,} samples) is no curve: nothing here says what more data would bring."
+
+
+def no_curve(points: pd.DataFrame) -> str:
+    """Why there is none, where no two sizes can be joined."""
+    if points.empty:
+        return "No drafter of this campaign states its training size: there is no curve."
+    drafters = few(dict.fromkeys(one_line(str(name)) for name in points["drafter"]))
+    return f"One training size was served ({drafters}): there is no curve."
 
 
 def curve_sentence(fit: ScalingFit) -> str:
