@@ -73,6 +73,7 @@ __all__ = [
     "never_measured",
     "next_run",
     "next_training",
+    "no_curve",
     "offline_against_served",
     "offline_agrees",
     "offline_gap",
