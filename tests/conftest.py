@@ -1,7 +1,23 @@
 """Settings of all tests."""
 
+import pytest
 from hypothesis import settings
 
 # A shared machine may stall any one example; what a test must not do is hang, and pytest-timeout sees to that.
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The faults that were injected, whichever process injected them."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    told = [
+        counts
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for name, counts in report.user_properties
+        if name == "faults"
+    ]
+    if told:
+        injected, survived, lost = (sum(each) for each in zip(*told, strict=True))
+        terminalreporter.write_line(f"faults: {injected} injected, {survived} survived, {lost} runs lost")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -17,8 +18,10 @@ VOCABULARY = 32_000
 
 def say(text: str, *, stamp: bool = True) -> None:
     head = time.strftime("[%Y-%m-%d %H:%M:%S] ") if stamp else ""
-    sys.stderr.write(f"{head}{text}\n")
-    sys.stderr.flush()
+    # SGLang's lines go through logging, which lives on where nothing can be written.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{head}{text}\n")
+        sys.stderr.flush()
 
 
 @dataclass

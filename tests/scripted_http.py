@@ -50,6 +50,7 @@ class Server:
         self.engine = Engine(options)
         self.ready = False
         self.numbers = count(1)
+        self.leaked: list[bytearray] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's requests until it closes."""
@@ -136,6 +137,8 @@ class Server:
         if kind == "hang":
             self.engine.frozen = True
             await asyncio.sleep(3600)
+        if kind == "leak":
+            self.leak()
         if kind == "slow":
             self.engine.slower = SLOWER
         if kind in ("http500", "http503"):
@@ -155,6 +158,15 @@ class Server:
         answer = self.faulty(kind, self.chunk(request, 0, aborted=kind == "abort"))
         self.send(writer, 400 if kind == "error" else 200, answer)
         return 400 if kind == "error" else 200
+
+    def leak(self) -> None:
+        try:
+            self.leaked.append(bytearray(64 << 20))
+        except MemoryError:
+            self.leaked.clear()
+            say(f"Scheduler hit an exception: {TRACEBACK}MemoryError\n")
+            say(SIGQUIT)
+            os._exit(1)
 
     async def stream(self, writer: asyncio.StreamWriter, request: Request, kind: str) -> int:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")

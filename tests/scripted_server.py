@@ -15,6 +15,7 @@ What it does:
   --prefill-ms F        before the first token of a request
   --accepts 2,0,1       correct drafts of a request's verify steps, in turn, cut at the number of steps
                         (default: 0, 1, ..., steps, over and over)
+  --memory-mb N         the memory that it can have at most
   --stop-within N       an answer ends by itself after 1 to N tokens, by its prompt (default: only at max_new_tokens)
   --old-fields          the histogram as spec_accept_histogram, as before 0.5.12
   --version V           what /server_info says
@@ -32,6 +33,7 @@ Starting:
 Processes:
   --children N          processes that sleep, ignore SIGTERM and outlive this one; their ids are in the log
   --children-session    each of them in a session of its own
+  --dies-with-children  it ends as SGLang's does when one of them has died (exit 1)
   --ignore-sigterm      only SIGKILL ends it
 
 Requests to /generate, numbered from 1 (repeatable; the first that fits counts):
@@ -45,6 +47,7 @@ Requests to /generate, numbered from 1 (repeatable; the first that fits counts):
       stall         never answers, or sends nothing after the first event
       close         closes the connection instead of answering, or after the first event
       slow          each step takes ten times as long from here on, for all requests
+      leak          it keeps 64 MiB a request from here on, and dies when it can have no more (--memory-mb)
       die           the process ends with exit code 1      oom  the same, with the messages of a lack of GPU memory
       hang          the process lives on, but neither this nor any later request, /health included, is answered
 """
@@ -54,6 +57,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -183,12 +187,23 @@ def fail_to_start(kind: str) -> None:
         time.sleep(3600)
 
 
-def start_children(options: argparse.Namespace) -> None:
+def start_children(options: argparse.Namespace) -> list[subprocess.Popen[bytes]]:
+    children = []
     for _ in range(options.children):
         child = subprocess.Popen(
             [sys.executable, "-S", "-E", "-c", SLEEPER], start_new_session=options.children_session
         )
         say(f"child pid={child.pid}")
+        children.append(child)
+    return children
+
+
+async def die_with(children: list[subprocess.Popen[bytes]]) -> None:
+    while all(child.poll() is None for child in children):
+        await asyncio.sleep(0.05)
+    say("Subprocess scheduler_0 (pid=1) crashed with exit code -9. Triggering SIGQUIT for cleanup...")
+    say(SIGQUIT)
+    os._exit(1)
 
 
 def read_options() -> tuple[argparse.Namespace, dict[str, object]]:
@@ -206,12 +221,13 @@ def read_options() -> tuple[argparse.Namespace, dict[str, object]]:
     own = argparse.ArgumentParser(parents=[flags], allow_abbrev=False)
     for name in ("step-ms", "prefill-ms", "load-s", "capture-s", "warm-s"):
         own.add_argument(f"--{name}", type=float, default=0.0)
-    for name in ("old-fields", "children-session", "ignore-sigterm"):
+    for name in ("old-fields", "children-session", "dies-with-children", "ignore-sigterm"):
         own.add_argument(f"--{name}", action="store_true")
     own.add_argument("--accepts")
     own.add_argument("--stop-within", type=int)
     own.add_argument("--version", default="0.5.14")
     own.add_argument("--children", type=int, default=0)
+    own.add_argument("--memory-mb", type=int)
     own.add_argument("--start-fault", default="")
     own.add_argument("--fault", type=read_fault, action="append", default=[])
     options, others = own.parse_known_args()
@@ -235,12 +251,15 @@ async def main() -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, (lambda: None) if options.ignore_sigterm else stop.set)
-    start_children(options)
+    if options.memory_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (options.memory_mb << 20,) * 2)
+    children = start_children(options)
     server = Server(options, arguments)
+    watching = [asyncio.create_task(die_with(children))] if options.dies_with_children else []
     tasks = [asyncio.create_task(server.engine.run()), asyncio.create_task(start(server))]
     await stop.wait()
     say("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
-    for task in tasks:
+    for task in [*tasks, *watching]:
         task.cancel()
     os._exit(0)
 

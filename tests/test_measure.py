@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from live_campaigns import PROMPTS, RUNS, briefly, of_case, play, run, run_folder, starts, states, status, write_project
 
 from workbench import measure, recording
-from workbench.errors import InputError, RunFolderError, SpecError
+from workbench.errors import InputError, Problem, RunFolderError, SpecError
 from workbench.recording import alone
 from workbench.spec import RunState
 from workbench.store import read_campaign, read_requests, read_run
@@ -230,6 +231,16 @@ def test_a_fault_of_ours_fails_one_run(root: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(measure, "write_measured", write)
     assert briefly(run()) == dict.fromkeys(RUNS, "ok") | {RUNS[1]: "failed"}
     assert status(run_folder(root, RUNS[1]))["reason"] == "ZeroDivisionError: a slip"
+
+
+def test_telemetry_that_ended_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def ended(path: Path, *_: Any, **__: Any) -> Iterator[list[Problem]]:
+        yield [Problem(str(path), "GPU telemetry ended: No space left on device")]
+
+    monkeypatch.setattr(measure, "sampled", ended)
+    assert briefly(run("only=baseline-default")) == {"baseline-default-c1": "ok"}
+    assert "GPU telemetry ended: No space left on device" in status(run_folder(root, RUNS[0]))["reason"]
 
 
 def test_with_force_a_finished_run_is_not_lost_to_a_failed_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

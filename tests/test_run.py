@@ -324,7 +324,7 @@ def kernel_of(root: Path) -> psutil.Process:
 @pytest.fixture
 def runs_disk(root: Path) -> Iterator[Path]:
     try:
-        with small_disk(root / "data" / "runs", "400k") as folder:
+        with small_disk(root / "data" / "runs", "4m") as folder:
             yield folder
     except OSError:
         pytest.skip("this user may not mount a file system")

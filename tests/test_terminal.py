@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import sys
 
 import pytest
@@ -122,3 +123,21 @@ def test_quiet_lines_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lines.overwrite("two")
     lines.clear()
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_the_terminal_is_a_ctrl_c(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), terminal.terminated_like_interrupted():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_whom_the_terminal_s_end_shall_not_reach() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminal.terminated_like_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

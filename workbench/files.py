@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import cast
@@ -26,14 +26,15 @@ MOST_UNPACKED = 200
 """Times its size that a gzip file of more than 64 MiB of text may have; gzip itself ends at 1,032."""
 _UNPACKED_BYTES = 64 << 20
 _GZIP = b"\x1f\x8b"
+FULL_BELOW_BYTES = 1 << 20
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file that takes the place of ``path`` when the block ends, and goes when the block fails.
 
-    Readers see the old file or the new one, never a part. Of a link the target is replaced. What is no file (a device,
-    a pipe) stays and is written into.
+    Readers see the old file or the new one, never a part, also after a loss of power. Of a link the target is replaced.
+    What is no file (a device, a pipe) stays and is written into.
     """
     if _is_no_file(path):
         with _poured_into(path) as temporary:
@@ -46,13 +47,48 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(temporary)
         temporary.chmod(0o644)
         temporary.replace(path)
+        with suppress(OSError):  # some file systems know no such order for a folder
+            sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Return when the content of a file, or the names in a folder, would outlast a loss of power.
+
+    Raises
+    ------
+    OSError
+        Also for a disk or a quota that turns out to be full only now, as network file systems tell it.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def require_space(folder: Path) -> None:
+    """See that a disk has room for anything: a server that cannot write its log misbehaves in ways of its own.
+
+    Raises
+    ------
+    OSError
+        ENOSPC, when less than 1 MiB is left.
+    """
+    if is_full(folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def is_full(folder: Path) -> bool:
+    """Whether less than 1 MiB is left on the disk of a folder; not where that cannot be told."""
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free < FULL_BELOW_BYTES
+    return False
 
 
 def _is_no_file(path: Path) -> bool:

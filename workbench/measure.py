@@ -21,11 +21,12 @@ from workbench.attached import Attachment, attached_plan, attached_server
 from workbench.cluster import Cluster, on_ray
 from workbench.cluster.unpack import unpacked
 from workbench.errors import InputError, LaunchError, UsageError
+from workbench.files import require_space
 from workbench.launch.argv import server_argv, server_env
 from workbench.launch.failure import LaunchFailure
 from workbench.launch.places import claim, reserved_port
 from workbench.launch.process import Server, serve
-from workbench.launch.ready import answers
+from workbench.launch.ready import OwnLog, answers
 from workbench.launch.sharing import Company
 from workbench.launch.telemetry import sampled
 from workbench.load import RequestRecord, Windows, measure_window
@@ -34,7 +35,7 @@ from workbench.models import located, prompts_of, texts_of
 from workbench.packing import Job, Task, side_by_side
 from workbench.paths import project_root, runs_dir
 from workbench.preflight import check_campaign, refusals
-from workbench.progress import Progress, Say
+from workbench.progress import Progress, Say, announcement, titled
 from workbench.prompts import Prompt
 from workbench.provenance import redact
 from workbench.recording import (
@@ -43,9 +44,11 @@ from workbench.recording import (
     alone,
     begin,
     bring_back,
+    check_space,
     commit_missing,
     interrupt,
     is_measured,
+    make_last,
     not_written,
     now,
     settle,
@@ -123,7 +126,7 @@ def run_campaign(
         if cluster is not None or (plan.campaign.places > 1 and place is None):
             done = _taken_up_together(work, todo, refused, cluster)
         else:
-            done = [_take_up(work, title, start, refused.get(start.server_id)) for title, start in _titled(todo)]
+            done = [_take_up(work, title, start, refused.get(start.server_id)) for title, start in titled(todo)]
     ended: list[Ended] = []
     for whole, start, new in zip(plan.starts, todo, done, strict=True):
         ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs]
@@ -178,20 +181,15 @@ def _is_there(folder: Path, start: Start, run: RunSpec) -> bool:
     return is_measured(folder / run.run_id, run, alone=start.alone)
 
 
-def _titled(starts: Sequence[Start]) -> list[tuple[str, Start]]:
-    return [(f"[{number}/{len(starts)}] {start.server_id}", start) for number, start in enumerate(starts, 1)]
-
-
 def _taken_up_together(
     work: _Work, todo: Sequence[Start], refused: Mapping[str, str], cluster: Cluster | None
 ) -> list[list[Ended]]:
     passed = {
-        start.server_id: _passed_over(work, title, start, refused.get(start.server_id))
-        for title, start in _titled(todo)
+        start.server_id: _passed_over(work, title, start, refused.get(start.server_id)) for title, start in titled(todo)
     }
     tasks = [
-        Task(start, _announcement(f"{title}, alone" if start.alone else title, start))
-        for title, start in _titled(todo)
+        Task(start, announcement(f"{title}, alone" if start.alone else title, start))
+        for title, start in titled(todo)
         if passed[start.server_id] is None
     ]
     if not tasks:
@@ -207,7 +205,7 @@ def _take_up(work: _Work, title: str, start: Start, refused: str | None) -> list
     passed = _passed_over(work, title, start, refused)
     if passed is not None:
         return passed
-    for line in _announcement(title, start):
+    for line in announcement(title, start):
         work.say(line)
     return _measure_start(work, start)
 
@@ -223,18 +221,13 @@ def _passed_over(work: _Work, title: str, start: Start, refused: str | None) -> 
     return None
 
 
-def _announcement(title: str, start: Start) -> tuple[str, ...]:
-    runs = f"{len(start.runs)} run{'s' if len(start.runs) > 1 else ''}"
-    notes = dict.fromkeys(run.notes for run in start.runs if run.notes)
-    return (f"{title}: {runs}", *(f"    {note}" for note in notes))
-
-
 def _measure_start(work: _Work, start: Start) -> list[Ended]:
     """All runs of a start. A server that dies takes the run in flight with it; the rest gets another one."""
     ended: list[Ended] = []
     left = list(start.runs)
     while left:
         log = work.folder / SERVERS / start.server_id / f"server-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
+        check_space(work.folder)
         try:
             with work.progress.starting() as is_ready, _served(work, start, log) as served:
                 is_ready()
@@ -247,6 +240,8 @@ def _measure_start(work: _Work, start: Start) -> list[Ended]:
             reason = "stopped before it was measured"
             commit_missing(work.folder, work.campaign, left, RunState.INTERRUPTED, reason, log=log)
             raise
+        except OSError as error:  # of the copy of a log, say
+            raise not_written(work.folder, error) from error
         if left:
             work.say(f"    the server has ended; another one is started for the {len(left)} runs that are left")
     return ended
@@ -280,7 +275,8 @@ def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
             on_phase=lambda phase: work.say(f"    {phase}"),
             cwd=project_root(),
         ) as server:
-            yield Served(server, tuple(argv), gpus, lambda: log.stat().st_size, company=work.company)
+            grown = OwnLog(log)
+            yield Served(server, tuple(argv), gpus, grown.size, grown.faults, company=work.company)
 
 
 # --- one run -----------------------------------------------------------------------------------------------------
@@ -293,6 +289,7 @@ def _measure_run(work: _Work, run: RunSpec, served: Served) -> Ended:
     began = time.monotonic()
     try:
         status, told = _measured(work, path, run, served)
+        make_last(path, served.server.log)
         settle(path, run, status.model_copy(update={"finished_at": now(), "log_file": log_file}))
     except KeyboardInterrupt:
         interrupt(path, run, work.campaign, served, log_file)
@@ -314,10 +311,11 @@ def _measured(work: _Work, path: Path, run: RunSpec, served: Served) -> tuple[Ru
         begin(path, run, work.campaign, served)
         faults = len(served.log_faults)
         since = time.monotonic()
-        with work.progress.measuring(run), sampled(path / "gpu.jsonl", served.gpus or None, since=since):
+        with work.progress.measuring(run), sampled(path / "gpu.jsonl", served.gpus or None, since=since) as unsampled:
             windows = _windows(work, path, run, served)
         write_measured(path, windows, served, since=since)
-        return _judged(windows, served.server, served.log_faults[faults:]), _told(windows)
+        missing = (*served.log_faults[faults:], *(problem.what for problem in unsampled))
+        return _judged(windows, served.server, missing), _told(windows)
     except (OSError, InputError):
         raise
     except Exception as error:  # noqa: BLE001 - one run that fails must not stop the others
@@ -328,6 +326,8 @@ def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
     alone_at_a_time = run.workload.max_concurrency == 1
 
     def keep(record: RequestRecord) -> None:
+        if not record.ok:
+            require_space(path)  # on a full disk servers hang rather than say so
         _append_line(lines, record)
         work.progress.answered()
 
@@ -364,13 +364,13 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _judged(windows: Windows, server: Server, log_faults: Sequence[str] = ()) -> RunStatus:
+def _judged(windows: Windows, server: Server, missing: Sequence[str] = ()) -> RunStatus:
     """Single requests may fail; a server that died, or a pass of which half failed, is no measurement."""
     kinds = {kind for result in windows.windows for kind in result.failures}
     death = _death(server) if kinds else None
     half_failed = (2 * sum(result.failures.values()) >= len(result.records) for result in windows.windows)
     broken = any(result.gave_up for result in windows.windows) or any(half_failed)
-    reasons = list(dict.fromkeys([*windows.problems, *log_faults]))
+    reasons = list(dict.fromkeys([*windows.problems, *missing]))
     state = RunState.OK
     if death is not None:
         state = RunState.FAILED

@@ -93,3 +93,14 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def titled(starts: Sequence[Start]) -> list[tuple[str, Start]]:
+    """Starts with their number and name."""
+    return [(f"[{number}/{len(starts)}] {start.server_id}", start) for number, start in enumerate(starts, 1)]
+
+
+def announcement(title: str, start: Start) -> tuple[str, ...]:
+    runs = f"{len(start.runs)} run{'s' if len(start.runs) > 1 else ''}"
+    notes = dict.fromkeys(run.notes for run in start.runs if run.notes)
+    return (f"{title}: {runs}", *(f"    {note}" for note in notes))

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from workbench.errors import InputError, RunFolderError
-from workbench.files import write_advice
+from workbench.files import require_space, sync, write_advice
 from workbench.gpu import open_gpus
 from workbench.launch.process import Server
 from workbench.launch.redaction import HIDDEN, shown_argv
@@ -35,7 +35,7 @@ from workbench.spec import (
     RunStatus,
     is_secret_variable,
 )
-from workbench.store import read_run, write_json, write_run
+from workbench.store import read_run, write_atomic, write_json, write_run
 from workbench.sweep import CampaignSpec
 
 _OWN_SETTINGS = frozenset({"host", "port", "model_path", "speculative_draft_model_path", "enable_metrics"})
@@ -102,6 +102,20 @@ def not_written(where: Path, error: OSError) -> InputError:
     return InputError(f"cannot be written ({error.strerror or error})", where=path, next_step=advice)
 
 
+def check_space(folder: Path) -> None:
+    """See that there is room for anything, before a server loads for an hour.
+
+    Raises
+    ------
+    InputError
+        When the disk is full.
+    """
+    try:
+        require_space(folder)
+    except OSError as error:
+        raise not_written(folder, error) from error
+
+
 def write_campaign(folder: Path, campaign: CampaignSpec) -> None:
     info = CampaignInfo(
         name=campaign.name,
@@ -152,6 +166,17 @@ def interrupt(path: Path, run: RunSpec, campaign: CampaignSpec, served: Served, 
         bring_back(path, run)
 
 
+def make_last(path: Path, log: Path | None) -> None:
+    """What was measured outlasts a loss of power before it is said to be whole: the files that grew, then the folder.
+
+    Those that are written at once have seen to that themselves.
+    """
+    for grown in (path / "requests.jsonl", path / "gpu.jsonl", log):
+        if grown is not None and grown.is_file():
+            sync(grown)
+    sync(path)
+
+
 def settle(path: Path, run: RunSpec, status: RunStatus) -> None:
     """Write how a run that was begun has ended, last of all. A finished run that it was to replace comes back."""
     write_json(path / "status.json", status)
@@ -194,7 +219,12 @@ def bring_back(path: Path, run: RunSpec) -> None:
 
 
 def put_in_place(path: Path, made: Path, run: RunSpec) -> None:
-    """A run's folder that was made elsewhere becomes the run; a finished one comes back when the new one is not."""
+    """A run's folder that was made elsewhere becomes the run; a finished one comes back when the new one is not.
+
+    Before it has its name, all that is in it would outlast a loss of power.
+    """
+    for file in made.iterdir():
+        sync(file)
     _keep_aside(path)
     made.rename(path)
     bring_back(path, run)
@@ -213,7 +243,7 @@ def write_measured(path: Path, windows: Windows, served: Served, *, since: float
     _note_afterwards(path, windows.server_info or {}, served)
     for name, text in (("before", windows.metrics_before), ("after", windows.metrics_after)):
         if text is not None:
-            (path / f"metrics.{name}.prom").write_text(text, encoding="utf-8")
+            write_atomic(path / f"metrics.{name}.prom", text)
 
 
 def resolved(info: Mapping[str, object], argv: Sequence[str]) -> dict[str, object]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from workbench import live
 from workbench.attached import attachment
@@ -22,10 +20,10 @@ from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
 from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir, under_root
 from workbench.prompts import is_file_name
-from workbench.recording import alone
+from workbench.recording import alone, check_space
 from workbench.spec import RunState
 from workbench.sweep import Plan, find_campaign
-from workbench.terminal import Lines
+from workbench.terminal import Lines, terminated_like_interrupted
 
 NOTEBOOK = "10_run_campaign.ipynb"
 LIMIT_S = 7 * 24 * 3600.0
@@ -152,7 +150,7 @@ def run(request: Request, lines: Lines) -> Outcome:
         advice = "train drafters first, or describe them in the campaign file"
         raise SpecError(f"nothing can be started ({reasons})", where=request.campaign, next_step=advice)
     folder = runs_dir() / campaign.name
-    with _terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
+    with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         with alone(folder):
             pass  # a notebook by hand measures it
         return _execute(plan, folder / RUN_NOTEBOOKS / NOTEBOOK, parameters, lines)
@@ -160,6 +158,7 @@ def run(request: Request, lines: Lines) -> Outcome:
 
 def _execute(plan: Plan, output: Path, parameters: dict[str, object], lines: Lines) -> Outcome:
     try:
+        check_space(runs_dir() / plan.campaign.name)
         with _followed(live.progress_file(plan.campaign.name), lines):
             done = run_notebook(
                 notebooks_dir() / NOTEBOOK,
@@ -197,28 +196,6 @@ def _listed(settings: object) -> Sequence[str]:
 
 
 @contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM, and the end of the terminal unless that is ignored, stop the campaign as Ctrl-C does."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    wanted = [signal.SIGTERM, signal.SIGHUP]
-    before = {number: signal.getsignal(number) for number in wanted}
-    for number in wanted:
-        if before[number] is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def _followed(path: Path, lines: Lines) -> Iterator[None]:
     """Pass on the lines that another process appends to ``path`` from now on."""
     stop = threading.Event()
@@ -229,6 +206,8 @@ def _followed(path: Path, lines: Lines) -> Iterator[None]:
         while True:
             last = stop.is_set()
             with contextlib.suppress(OSError), path.open("rb") as file:
+                if path.stat().st_size < at:
+                    at, rest = 0, ""  # somebody emptied it
                 file.seek(at)
                 data = file.read()
                 at += len(data)

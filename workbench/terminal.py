@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 _PLACE = re.compile(r"(?:\d\d:\d\d:\d\d[ ~] )?(\d+)\| ")
 """In front of a line of progress, behind the time that it may begin with."""
@@ -126,3 +131,25 @@ def settle() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, and the end of the terminal unless that is ignored, stop the block as Ctrl-C does."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = [signal.SIGTERM, signal.SIGHUP]
+    before = {number: signal.getsignal(number) for number in wanted}
+    for number in wanted:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

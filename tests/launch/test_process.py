@@ -21,6 +21,7 @@ import pytest
 from launching import CASE, OWN, alive, served, wait_for
 from scripted_server import command, running
 
+from workbench import files
 from workbench.errors import LaunchError, LogError, UsageError
 from workbench.launch import ready
 from workbench.launch.guard import Guard
@@ -188,7 +189,7 @@ def test_a_program_or_a_place_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "FULL_BELOW_BYTES", 1 << 62)
+    monkeypatch.setattr(files, "FULL_BELOW_BYTES", 1 << 62)
     said = r"the server ended \(exit code 1\); the disk of .* is full"
     with pytest.raises(LaunchError, match=said), served(tmp_path, "--start-fault", "die"):
         pass

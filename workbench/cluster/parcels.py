@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from workbench.errors import RunFolderError
+from workbench.files import sync
 from workbench.paths import ARRIVING
 from workbench.recording import Ended, not_written, put_in_place
 from workbench.spec import RunState, RunStatus
@@ -178,6 +179,8 @@ class Arrivals:
             seen = found.provenance.places is not None
             changes = {"node": node, "places": places if seen else None}
             write_json(made / "provenance.json", found.provenance.model_copy(update=changes))
+            for log in self._folder.joinpath(*self._log_folder).glob("*"):
+                sync(log)
             put_in_place(self._folder / run_id, made, self._runs[run_id])
         except OSError as error:
             raise not_written(made, error) from error

@@ -19,6 +19,7 @@ from workbench.checkpoint import Checkpoint, read_checkpoint
 from workbench.drafter.model import DraftConfig, Eagle3Draft
 from workbench.drafter.shape import LlamaShape, read_shape
 from workbench.errors import CheckpointError
+from workbench.files import replacing
 
 DRAFT_CLASS = "LlamaForCausalLMEagle3"
 _UNSUPPORTED = ("fc_norm", "use_aux_norm", "norm_output", "norm_before_fc", "bias")
@@ -86,7 +87,7 @@ def read_draft_config(checkpoint: Checkpoint) -> DraftConfig:
 
 
 def save_draft(draft: Eagle3Draft, folder: Path, *, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Write a folder that SGLang serves: ``model.safetensors`` and ``config.json``."""
+    """Write a folder that SGLang serves: ``model.safetensors`` and ``config.json``, each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     config = draft.config
     tensors = {source: draft.get_parameter(name).to(dtype) for name, source in _PLAIN.items()}
@@ -98,9 +99,11 @@ def save_draft(draft: Eagle3Draft, folder: Path, *, dtype: torch.dtype = torch.b
     tensors["d2t"] = target_ids - torch.arange(len(target_ids))
     tensors["t2d"] = torch.zeros(config.shape.vocab_size, dtype=torch.bool).index_fill(0, target_ids, True)
     written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    (folder / "model.safetensors").write_bytes(save(written, {"format": "pt"}))
+    with replacing(folder / "model.safetensors") as temporary:
+        temporary.write_bytes(save(written, {"format": "pt"}))
     text = json.dumps(_config_json(config, dtype), indent=1)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    with replacing(folder / "config.json") as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

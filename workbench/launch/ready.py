@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from workbench.errors import UsageError
-from workbench.files import CHUNK_BYTES
+from workbench.files import CHUNK_BYTES, is_full
 from workbench.launch.failure import TAIL_BYTES, LaunchFailure, explain, is_fatal
 from workbench.launch.guard import Guard
 from workbench.parse.records import EventKind, LogEvent, Record
@@ -21,7 +21,7 @@ FATAL_GRACE_S = 20.0
 """A server that has said something fatal may still end by itself, with more to say."""
 POLL_S = 0.05
 HEALTH_TIMEOUT_S = 5.0
-FULL_BELOW_BYTES = 1 << 20
+_KNOWN_BYTES = 256
 
 STARTING, READY, STOPPING, STOPPED = "starting", "ready", "stopping", "stopped"
 _PHASES = {
@@ -70,6 +70,8 @@ class Waiting:
                 elif not going:
                     return
                 else:
+                    if os.fstat(file.fileno()).st_size < file.tell():
+                        file.seek(0)  # somebody emptied it
                     time.sleep(POLL_S)
 
     def _goes_on(self) -> bool:
@@ -126,10 +128,37 @@ def answers(url: str, timeout_s: float) -> bool:
 
 def disk_note(log: Path) -> str | None:
     """Said when a server may have ended because nothing more could be written."""
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage(log.parent).free < FULL_BELOW_BYTES:
-            return f"the disk of {log.parent} is full"
-    return None
+    return f"the disk of {log.parent} is full" if is_full(log.parent) else None
+
+
+class OwnLog:
+    """The size of a log that a server of ours writes; ``faults`` says, each time that it was seen, what is missing.
+
+    Somebody may rotate it or empty it as it is written: the server goes on in the old file or at the new beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[str] = []
+        self._seen = self._look()
+
+    def size(self) -> int:
+        before, self._seen = self._seen, self._look()
+        (inode, beginning, size), (inode_before, beginning_before, size_before) = self._seen, before
+        if inode is None:
+            self.faults.append("the server's log is gone (rotated, say): lines are missing")
+        elif inode != inode_before or size < size_before or not beginning.startswith(beginning_before):
+            self.faults.append("the server's log was emptied or replaced (rotated, say): lines may be missing")
+        return size
+
+    def _look(self) -> tuple[int | None, bytes, int]:
+        """Another beginning tells that it was emptied, also when it has become as long as before."""
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                return found.st_ino, file.read(_KNOWN_BYTES), found.st_size
+        except OSError:
+            return None, b"", 0
 
 
 def log_end(log: Path) -> bytes:

@@ -9,6 +9,7 @@ what is installed under the user's Jupyter paths does not matter.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import subprocess
@@ -21,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import psutil
 
 from workbench.errors import UsageError, WorkbenchError
 from workbench.notebook.parameters import check_parameters
@@ -113,9 +116,7 @@ def run_notebook(
         exit_code=None,
     )
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f".{output.stem}.partial.ipynb")
-    for stale in (output, partial):
-        stale.unlink(missing_ok=True)
+    partial = _own_partial(output)
     _write_status(run)
     began = _clock()
     try:
@@ -144,6 +145,15 @@ def run_notebooks(jobs: Iterable[NotebookJob], *, workers: int = 2) -> Iterator[
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _own_partial(output: Path) -> Path:
+    """Where this process has its notebook written: others may make the same one. What killed ones left is removed."""
+    for left in output.parent.glob(f".{glob.escape(output.stem)}.partial-*.ipynb"):
+        number = left.name.removesuffix(".ipynb").rpartition("-")[2]
+        if not number.isdigit() or int(number) == os.getpid() or not psutil.pid_exists(int(number)):
+            left.unlink(missing_ok=True)
+    return output.with_name(f".{output.stem}.partial-{os.getpid()}.ipynb")
 
 
 # --- the side that waits -----------------------------------------------------------------------------------------
@@ -301,8 +311,10 @@ def _finish(run: NotebookRun, partial: Path, began: float, ended: _Ended) -> Not
     """Put the notebook in its place, then write the final status: whoever sees that sees the notebook too."""
     if partial.exists():
         partial.replace(run.output)
-    elif ended.status is RunState.OK:
-        ended = _Ended(RunState.FAILED, "the run ended well but left no notebook", ended.exit_code)
+    else:
+        run.output.unlink(missing_ok=True)  # that of an earlier run
+        if ended.status is RunState.OK:
+            ended = _Ended(RunState.FAILED, "the run ended well but left no notebook", ended.exit_code)
     final = replace(
         run,
         status=ended.status,

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from workbench.errors import CheckpointError, MissingToolError
+from workbench.files import sync
 from workbench.paths import cache_dir
 from workbench.reference.gguf import Floats, Gguf
 
@@ -104,6 +105,8 @@ def convert(gguf_path: Path, folder: Path) -> None:
     _write_json(folder / "tokenizer.json", _tokenizer(gguf.metadata))
     _write_json(folder / "tokenizer_config.json", _tokenizer_config(gguf.metadata))
     _write_json(folder / "config.json", _config(gguf.metadata))
+    for path in folder.iterdir():
+        sync(path)  # before it is given its name
 
 
 # ---- weights -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from workbench.recording import alone, is_measured
 from workbench.spec import RunSpec
 from workbench.store import write_json
 from workbench.sweep import CampaignSpec, Plan, Start, expand, find_campaign, named
-from workbench.terminal import Lines
+from workbench.terminal import Lines, terminated_like_interrupted
 from workbench.tune.outcome import (
     UNDECIDED,
     adaptive_config,
@@ -93,7 +93,7 @@ def tune(request: Request, lines: Lines) -> Outcome:
     for name, why in refused.items():
         lines.say(f"left out: {name}, {why}")
     folder = runs_dir() / campaign.name
-    with alone(folder, COMMAND_LOCK):
+    with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         state = _search(campaign, plan, folder, request.budget_minutes, lines)
         at = position(state)
         _write(folder, campaign, plan, state, at, refused)
