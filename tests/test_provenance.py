@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.provenance import code_version, hash_path, provenance_rows, redact
+from workbench.provenance import code_version, hash_path, provenance_facts, provenance_rows, redact
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -59,18 +59,18 @@ def test_redact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    rows = dict(provenance_rows(command=["workbench", "diagnose", f"{tmp_path}/me/my log"]))
+    rows = dict(provenance_rows(provenance_facts(command=["workbench", "diagnose", f"{tmp_path}/me/my log"])))
     assert rows["Command"] == "workbench diagnose '~/my log'"
     assert rows["Versions"].startswith("Python 3.")
     assert "nbconvert 7." in rows["Versions"]
     monkeypatch.setattr("sys.argv", ["/venv/bin/workbench", "report"])
-    assert dict(provenance_rows())["Command"] == "workbench report"
+    assert dict(provenance_rows(provenance_facts()))["Command"] == "workbench report"
 
 
 def test_a_file_name_that_is_no_text_becomes_escapes(tmp_path: Path) -> None:
     log = tmp_path / os.fsdecode(b"a\xff.log")
     log.write_bytes(b"abc")
-    rows = provenance_rows(inputs=[log, tmp_path], command=["workbench", str(log)])
+    rows = provenance_rows(provenance_facts(inputs=[log, tmp_path], command=["workbench", str(log)]))
     assert rows[0][1].endswith("a\\udcff.log'")
     assert rows[-2][1].endswith("a\\udcff.log (SHA-256 ba7816bf8f01cfea)")
     assert "not known" not in rows[-1][1]

@@ -154,17 +154,17 @@ class LogCopy:
 def _start(campaign: CampaignSpec, info: Mapping[str, object] | None) -> Start:
     if info is None:
         return Start(f"{PREFIX}-unknown", ServerConfig(), None, None, ())
-    algorithm = _text(info, "speculative_algorithm")
-    server = _server(info, campaign.server)
+    algorithm = said_text(info, "speculative_algorithm")
+    server = said_server(info, campaign.server)
     if algorithm is None:
         return Start(f"{PREFIX}-baseline", server, None, None, ())
     decode = SpecDecodeConfig(
         speculative_algorithm=algorithm,
-        speculative_num_steps=_count(info, "speculative_num_steps"),
-        speculative_eagle_topk=_count(info, "speculative_eagle_topk"),
-        speculative_num_draft_tokens=_count(info, "speculative_num_draft_tokens"),
+        speculative_num_steps=said_count(info, "speculative_num_steps"),
+        speculative_eagle_topk=said_count(info, "speculative_eagle_topk"),
+        speculative_num_draft_tokens=said_count(info, "speculative_num_draft_tokens"),
     )
-    drafter = _drafter(campaign, _text(info, "speculative_draft_model_path"))
+    drafter = _drafter(campaign, said_text(info, "speculative_draft_model_path"))
     numbers = (
         ("s", decode.speculative_num_steps),
         ("k", decode.speculative_eagle_topk),
@@ -186,7 +186,7 @@ def _run(
     if info is None:
         notes = "The server does not say what it is (no /server_info): its configuration is unknown."
     else:
-        notes = _other_model(_text(info, "model_path"), campaign)
+        notes = _other_model(said_text(info, "model_path"), campaign)
     workload = campaign.workload.at(concurrency, prompts)
     apart = f", {workload.prompt_set}" if campaign.workload.more_prompt_sets else ""
     spec = RunSpec(
@@ -194,7 +194,7 @@ def _run(
         run_id=UNNAMED,
         server_id=start.server_id,
         engine="reference" if info is not None and info.get("engine") == "reference" else campaign.engine,
-        sglang_version=_text(info or {}, "version") or campaign.sglang_version,
+        sglang_version=said_text(info or {}, "version") or campaign.sglang_version,
         target=campaign.target,
         drafter=start.drafter.name if start.drafter else None,
         spec_decode=start.decode,
@@ -215,21 +215,21 @@ def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:
     return f"The server serves {names[0]}; the campaign's target is {campaign.target.name} ({names[1]})."
 
 
-def _server(info: Mapping[str, object], usual: ServerConfig) -> ServerConfig:
+def said_server(info: Mapping[str, object], usual: ServerConfig) -> ServerConfig:
     """The settings that the server states; its many other arguments are in ``resolved.json``."""
     fraction = info.get("mem_fraction_static")
     # On a CPU there are no graphs to be off.
     off = info.get("disable_cuda_graph") if info.get("device") != "cpu" else None
     return ServerConfig(
-        tp_size=_count(info, "tp_size") or 1,
-        dp_size=_count(info, "dp_size") or 1,
+        tp_size=said_count(info, "tp_size") or 1,
+        dp_size=said_count(info, "dp_size") or 1,
         cuda_graph=not off if isinstance(off, bool) else usual.cuda_graph,
-        cuda_graph_max_bs_decode=_count(info, "cuda_graph_max_bs_decode") or _count(info, "cuda_graph_max_bs"),
-        max_running_requests=_count(info, "max_running_requests"),
+        cuda_graph_max_bs_decode=said_count(info, "cuda_graph_max_bs_decode") or said_count(info, "cuda_graph_max_bs"),
+        max_running_requests=said_count(info, "max_running_requests"),
         mem_fraction_static=float(fraction) if isinstance(fraction, int | float) else None,
-        attention_backend=_text(info, "attention_backend"),
-        context_length=_count(info, "context_length"),
-        decode_log_interval=_count(info, "decode_log_interval"),
+        attention_backend=said_text(info, "attention_backend"),
+        context_length=said_count(info, "context_length"),
+        decode_log_interval=said_count(info, "decode_log_interval"),
     )
 
 
@@ -248,12 +248,13 @@ def _drafter(campaign: CampaignSpec, path: str | None) -> Drafter | None:
     return next(named, None) or Drafter(name=slug(folder), model_path=path)
 
 
-def _text(info: Mapping[str, object], name: str) -> str | None:
+def said_text(info: Mapping[str, object], name: str) -> str | None:
+    """A text that the server states; it writes ``None`` and ``NONE`` for nothing."""
     value = info.get(name)
     return value if isinstance(value, str) and value and value.upper() != "NONE" else None
 
 
-def _count(info: Mapping[str, object], name: str) -> int | None:
+def said_count(info: Mapping[str, object], name: str) -> int | None:
     """A whole number from 1; settings given to the scripted or an old server may be text."""
     value = info.get(name)
     if isinstance(value, str) and value.isdigit():

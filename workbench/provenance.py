@@ -8,7 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -31,17 +32,34 @@ SECRETS = (
 _SECRETS = tuple(map(re.compile, SECRETS))
 
 
-def provenance_rows(*, inputs: Iterable[Path] = (), command: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """Label and text of each line of a page's provenance block.
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Where a page comes from: the command that makes it, the code, the libraries, the inputs and their hashes."""
 
-    ``inputs`` are files or folders whose contents are hashed; ``command`` defaults to this process's arguments.
-    """
+    command: str
+    code: str
+    versions: Mapping[str, str]
+    inputs: tuple[tuple[str, str], ...]
+
+
+def provenance_facts(*, inputs: Iterable[Path] = (), command: Sequence[str] | None = None) -> Facts:
+    """``inputs`` are files or folders whose contents are hashed; ``command`` defaults to this process's arguments."""
+    return Facts(
+        command=redact(shlex.join(command if command is not None else _command_line())),
+        code=code_version(),
+        versions=versions(),
+        inputs=tuple((redact(str(path)), hash_path(path)) for path in inputs),
+    )
+
+
+def provenance_rows(facts: Facts) -> list[tuple[str, str]]:
+    """Label and text of each line of a page's provenance block."""
     rows = [
-        ("Command", redact(shlex.join(command if command is not None else _command_line()))),
-        ("Code", code_version()),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
+        ("Command", facts.command),
+        ("Code", facts.code),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
     ]
-    return rows + [("Input", f"{redact(str(path))} (SHA-256 {hash_path(path)})") for path in inputs]
+    return rows + [("Input", f"{path} (SHA-256 {digest})") for path, digest in facts.inputs]
 
 
 def code_version() -> str:

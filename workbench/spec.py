@@ -194,7 +194,7 @@ class RunSpec(Frozen):
     campaign: Name
     run_id: Name
     server_id: Name
-    engine: Literal["sglang", "reference"] = "sglang"
+    engine: Literal["sglang", "reference", "vllm", "unknown"] = "sglang"
     sglang_version: str | None = None
     target: Target
     drafter: str | None = None
@@ -231,6 +231,7 @@ class Origin(StrEnum):
     NOTED = "noted"  # written down by hand from a real run; raw data lost or partial
     SIMULATED = "simulated"  # acceptance forced (SGLANG_SIMULATE_ACC_LEN); text is garbage
     PUBLISHED = "published"  # somebody else's figure
+    IMPORTED = "imported"  # result file or log of another tool; nothing beyond what it tells is known
 
 
 class Provenance(Frozen):
@@ -293,6 +294,8 @@ class ReportedFigures(Frozen):
     accept_rate_printed: RateRange | None = None
     completion_tokens: Count | None = None
     queue_req: Count | None = None
+    num_requests: Count | None = None
+    num_failed: Count | None = None
     notes: str | None = None
 
 

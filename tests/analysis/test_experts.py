@@ -106,7 +106,7 @@ def test_the_recorded_trees_tell_what_a_draft_token_costs(kimi: Tables) -> None:
 
 
 def test_both_clients_stand_side_by_side(cost_tables: Tables) -> None:
-    view = cross_check_view(cost_tables).set_index("at once")
+    view = cross_check_view(cost_tables).set_index("concurrency")
     # medians of 508.4, 536.5, 518.0, 379.0 and of 522.4, 510.1, 487.6, 510.0
     assert view.loc[1, "our output tok/s"] == pytest.approx((508.400 + 517.979) / 2, abs=0.01)
     assert view.loc[1, "bench_serving output tok/s"] == pytest.approx((510.006 + 510.064) / 2, abs=0.01)

@@ -51,7 +51,7 @@ def test_speedups_are_best_first_and_say_what_they_stand_on() -> None:
     assert view["speedup"].is_monotonic_decreasing
     assert view.loc[0, "run"] == "n24000L, 6 steps"
     assert view.loc[0, "judged by"] == "20\u00a0prompts"
-    assert set(view.loc[view["at once"] > 1, "judged by"]) == {"client,\u00a0log"}
+    assert set(view.loc[view["concurrency"] > 1, "judged by"]) == {"client,\u00a0log"}
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_the_longest_chain_is_not_compared_with_itself_at_another_load() -> None
     tables = Tables({}, table, requests(*counted), *[pd.DataFrame()] * 3, logs={}, problems=())
     view = views.shorter_chains_view(tables)
     # Half the steps accept a first draft: 1 + 0.5 at one step.
-    assert view[["from", "at once", "steps", "expected", "difference"]].to_numpy().tolist() == [
+    assert view[["from", "concurrency", "steps", "expected", "difference"]].to_numpy().tolist() == [
         ["s3-c1", 1, 1, 1.5, "+0.10"],
         ["s3-c8", 8, 1, 1.5, "-0.10"],
     ]

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import training_records
+from bench_files import AIPERF, EAGLE3, GRID, REPORT, SERVING, SPECFORGE_RUN, guidellm, vllm_log
 from log_samples import N4_GRAPH, PLAIN_DECODE, PLAIN_PREFILL, recorded
 from model_folders import CONFIG, TARGET_CONFIG, draft_tensors, safetensors_bytes, write_folder
 from mutations import JSON, JSON_LINES, TEXT, YAML
 
 from workbench.checkpoint import INDEX_NAME, read_checkpoint
+from workbench.errors import Problem
+from workbench.importing.command import read_file
+from workbench.importing.found import Stated
 from workbench.index import build_index
 from workbench.load.answer import AnswerFault, EventReader, read_answer
 from workbench.notebook import check_parameters
@@ -28,7 +32,9 @@ from workbench.parse.server_log import describe_kind, parse_log
 from workbench.preflight import check_draft
 from workbench.preflight.campaign import check_campaign
 from workbench.prompts import prompt_set
+from workbench.recording import resolved
 from workbench.spec import Target
+from workbench.store import read_run, write_json, write_run
 from workbench.sweep import expand, find_campaign, read_campaign_file
 from workbench.table import load_tables
 from workbench.table.training import load_training
@@ -55,7 +61,9 @@ class Reader:
 def readers() -> Iterator[Reader]:
     yield Reader("server_log", TEXT, _logs, _server_log)
     yield Reader("metrics", TEXT, _metrics, _read_metrics)
-    yield Reader("bench", JSON_LINES, _bench, lambda data, _: _and_forget(parse_bench(data)))
+    yield Reader("bench", JSON_LINES, lambda: (_lines([SERVING, GRID]),), _bench)
+    yield Reader("bench_reports", JSON, lambda: tuple(map(_json, BENCH_REPORTS)), _bench)
+    yield Reader("imported_log", TEXT, lambda: (vllm_log().encode(), vllm_log("None").encode()), _imported)
     yield Reader("campaign_yaml", YAML, _campaigns, _campaign)
     yield Reader("training_yaml", YAML, lambda: (TRAINING,), _training)
     yield Reader("study_yaml", YAML, lambda: (STUDY,), _study)
@@ -129,13 +137,27 @@ def _read_metrics(data: bytes, _: Path) -> None:
     accept_length_between(text, other)
 
 
-def _bench() -> tuple[bytes, ...]:
-    # The fields that sglang's bench_serving and bench_speculative write, see tests/parse/test_bench.py.
-    serving = {"backend": "sglang", "request_rate": "inf", "max_concurrency": 8, "completed": 80, "duration": 12.5}
-    serving |= {"total_input_tokens": 4000, "total_output_tokens": 20480, "output_throughput": 1638.4}
-    serving |= {"accept_length": 2.9, "mean_ttft_ms": 35.2, "median_itl_ms": 4.1, "output_lens": [256] * 4}
-    point = {"batch_size": 1, "steps": 3, "topk": 1, "num_draft_tokens": 4, "acc_length": 2.1, "step_time": 0.01}
-    return _lines([serving, {**serving, "max_concurrency": 1}]), _lines([{**point, "speed": 200.0}])
+BENCH_REPORTS: tuple[Any, ...] = (
+    *(EAGLE3, REPORT, SPECFORGE_RUN, AIPERF),
+    guidellm({"type_": "concurrent", "streams": 8}, {"type_": "poisson", "rate": 3.0}),
+)
+
+
+def _bench(data: bytes, folder: Path) -> None:
+    parse_bench(data)
+    _imported(data, folder)
+
+
+def _imported(data: bytes, folder: Path) -> None:
+    """All the way to the files of runs, and back."""
+    problems: list[Problem] = []
+    stated = Stated(speculative=True, target="T", prompts="p", concurrency=2)
+    for number, run in enumerate(read_file(_put(folder / "given", data), stated, problems)):
+        place = folder / "c" / str(number)
+        write_run(place, run.spec("c"), run.provenance(None), run.status(None), reported=run.figures)
+        if run.server_info is not None:
+            write_json(place / "resolved.json", resolved(run.server_info, ()))
+        read_run(place)
 
 
 def _answer(data: bytes, _: Path) -> None:
@@ -390,6 +412,13 @@ SUMMARY = _json(
         "campaign": "c",
         "notebook": "20_report_campaign.ipynb",
         "duration_s": 1.5,
+        "version": 1,
+        "figures": [{"name": "speedup", "value": 1.2, "low": 1.1, "high": 1.3, "unit": "ratio", "run": "r"}],
+        "not_verified": ["2 of 3 speedups not decidable"],
+        "since_last_good": [
+            {"run": "r", "label": "l", "figure": "decode speed", "unit": "tok/s", "verdict": "worse", "ratio": 0.8}
+        ],
+        "provenance": {"command": "c", "code": "d", "versions": {"Python": "3.11"}, "parameters": {"a": [1]}},
     }
 )
 

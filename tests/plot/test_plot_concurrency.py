@@ -86,3 +86,9 @@ def test_drafters_at_one_concurrency_are_grey_and_named() -> None:
     plot.plot_throughput_vs_concurrency(runs(base(1, 90.0), base(8, 500.0), spec(1, 80.0)), ax=ax)
     assert points(ax, theme.ROLES["published"]) == {(0.0, 80.0)}
     assert any("measured at one concurrency only (d)" in text for text in words(figure))
+
+
+def test_a_drafter_that_nobody_names_beside_named_ones() -> None:
+    figure, ax = theme.new_figure()
+    plot.plot_throughput_vs_concurrency(runs(base(1, 90.0), spec(1, 120.0, drafter=None), spec(1, 130.0)), ax=ax)
+    assert any("measured at one concurrency only (d)" in word for word in words(figure))

@@ -1,86 +1,58 @@
-"""Result files of other benchmark tools to plain records.
+"""Result files of other benchmark tools to one kind of record: JSON, or one JSON object a line.
 
-- ``sglang.bench_serving``: one JSON object a line. Its ``accept_length`` is the server's lifetime average.
-- SGLang's ``bench_speculative.py``: one JSON object a line, a grid point each.
-- SpecForge's ``bench_eagle3.py``: one JSON object, data set names to lists of results.
+Which fields mean what was read in the sources of these versions, see `workbench.parse.bench_tools`:
+
+- ``sglang.bench_serving`` of SGLang 0.4.6 to 0.5.23
+- SGLang's ``scripts/playground/bench_speculative.py`` (commit 01d2a3d)
+- SpecForge: ``benchmarks/bench_eagle3.py`` (1d66672), ``specforge/benchmarks/report.py`` (3a6c8d7), and the
+  ``--output-json`` of ``specforge benchmark`` 0.2.0 (``specforge/benchmarks/sglang.py``, f28b5ec)
+- GuideLLM 0.8.1, report schema 2; reports since 0.4 name what is read here alike
+- AIPerf 0.13.0, export schema 1.4
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from workbench.parse.bench_record import BenchResult
+from workbench.parse.bench_tools import results_of
 
-@dataclass(frozen=True, slots=True)
-class ServingResult:
-    """One line of bench_serving. ``None`` means: absent or null. ``extra`` keeps the other numbers and texts."""
+__all__ = ["BenchFile", "BenchResult", "parse_bench"]
 
-    backend: str | None
-    dataset_name: str | None
-    request_rate: float | None
-    max_concurrency: int | None
-    duration_s: float | None
-    completed: int | None
-    total_input_tokens: int | None
-    total_output_tokens: int | None
-    request_throughput: float | None
-    output_tok_per_s: float | None
-    mean_ttft_ms: float | None
-    median_ttft_ms: float | None
-    p99_ttft_ms: float | None
-    mean_tpot_ms: float | None
-    median_tpot_ms: float | None
-    p99_tpot_ms: float | None
-    accept_length: float | None
-    extra: Mapping[str, float | str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculativePoint:
-    """One grid point of a speculation sweep. Steps 0 is the baseline. ``dataset`` is None for bench_speculative."""
-
-    dataset: str | None
-    batch_size: int | None
-    num_steps: int | None
-    eagle_topk: int | None
-    num_draft_tokens: int | None
-    accept_length: float | None
-    output_tok_per_s: float | None
-    step_time_s: float | None = None
-    accuracy: float | None = None
-    num_samples: int | None = None
+MOST_RESULTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class BenchFile:
     """Everything that one file holds. ``unread`` names each line or entry that is none of the known records."""
 
-    serving: tuple[ServingResult, ...]
-    speculative: tuple[SpeculativePoint, ...]
+    results: tuple[BenchResult, ...]
     unread: tuple[str, ...]
 
 
 def parse_bench(data: bytes | str) -> BenchFile:
-    """Read a result file of any of the three tools."""
+    """Read a result file of any of the tools; at most `MOST_RESULTS` results of it."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-    serving: list[ServingResult] = []
-    points: list[SpeculativePoint] = []
+    results: list[BenchResult] = []
     unread: list[str] = []
     for where, entry in _entries(text):
         if not isinstance(entry, dict):
-            unread.append(f"{where}: no JSON object")
-        elif "output_throughput" in entry and "duration" in entry:
-            serving.append(_serving(entry))
-        elif "acc_length" in entry and "num_draft_tokens" in entry:
-            points.append(_grid_point(entry))
-        elif _is_specforge(entry):
-            points.extend(_specforge(entry))
-        else:
-            unread.append(f"{where}: an object without the keys of a known tool")
-    return BenchFile(tuple(serving), tuple(points), tuple(unread))
+            unread.append(_in_file(where, "no JSON object"))
+            continue
+        found = results_of(entry, where)
+        if not found:
+            unread.append(_in_file(where, "an object without the keys of a known tool"))
+        results += found
+        if len(results) > MOST_RESULTS:
+            unread.append(_in_file(where, f"more than {MOST_RESULTS:,} results, the others are left out"))
+            break
+    return BenchFile(tuple(results[:MOST_RESULTS]), tuple(unread))
+
+
+def _in_file(where: str, what: str) -> str:
+    return f"{where}: {what}" if where else what
 
 
 def _entries(text: str) -> Iterator[tuple[str, object]]:
@@ -100,7 +72,7 @@ def _values(value: object) -> Iterator[tuple[str, object]]:
         for number, item in enumerate(value, 1):
             yield f"item {number}", item
     else:
-        yield "file", value
+        yield "", value
 
 
 def _load(text: str) -> object:
@@ -109,97 +81,3 @@ def _load(text: str) -> object:
     except (ValueError, RecursionError):
         return None
     return value
-
-
-def _float(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if isfinite(number) else None
-
-
-def _int(value: object) -> int | None:
-    number = _float(value)
-    return int(number) if number is not None and number.is_integer() else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-# Field: (key in the file, reader).
-_SERVING: Mapping[str, tuple[str, Callable[[object], float | int | str | None]]] = {
-    "backend": ("backend", _text),
-    "dataset_name": ("dataset_name", _text),
-    "request_rate": ("request_rate", _float),
-    "max_concurrency": ("max_concurrency", _int),
-    "duration_s": ("duration", _float),
-    "completed": ("completed", _int),
-    "total_input_tokens": ("total_input_tokens", _int),
-    "total_output_tokens": ("total_output_tokens", _int),
-    "request_throughput": ("request_throughput", _float),
-    "output_tok_per_s": ("output_throughput", _float),
-    "mean_ttft_ms": ("mean_ttft_ms", _float),
-    "median_ttft_ms": ("median_ttft_ms", _float),
-    "p99_ttft_ms": ("p99_ttft_ms", _float),
-    "mean_tpot_ms": ("mean_tpot_ms", _float),
-    "median_tpot_ms": ("median_tpot_ms", _float),
-    "p99_tpot_ms": ("p99_tpot_ms", _float),
-    "accept_length": ("accept_length", _float),
-}
-
-
-def _serving(entry: Mapping[str, object]) -> ServingResult:
-    values: dict[str, Any] = {name: read(entry.get(key)) for name, (key, read) in _SERVING.items()}
-    known = {key for key, _ in _SERVING.values()}
-    others = {
-        key: value
-        for key, value in entry.items()
-        if key not in known and isinstance(value, int | float | str) and not isinstance(value, bool)
-    }
-    return ServingResult(**values, extra=others)
-
-
-def _grid_point(entry: Mapping[str, object]) -> SpeculativePoint:
-    return SpeculativePoint(
-        dataset=None,
-        batch_size=_int(entry.get("batch_size")),
-        num_steps=_int(entry.get("steps")),
-        eagle_topk=_int(entry.get("topk")),
-        num_draft_tokens=_int(entry.get("num_draft_tokens")),
-        accept_length=_float(entry.get("acc_length")),
-        output_tok_per_s=_float(entry.get("speed")),
-        step_time_s=_float(entry.get("step_time")),
-    )
-
-
-def _is_specforge(entry: Mapping[str, object]) -> bool:
-    return any(_results(value) for value in entry.values())
-
-
-def _results(value: object) -> list[Mapping[str, object]]:
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, dict) and "batch_size" in item and "metrics" in item]
-
-
-def _specforge(entry: Mapping[str, object]) -> Iterator[SpeculativePoint]:
-    """One point for each repetition, so that the spread stays visible."""
-    for dataset, value in entry.items():
-        for result in _results(value):
-            metrics = result["metrics"]
-            for metric in metrics if isinstance(metrics, list) else [metrics]:
-                if isinstance(metric, dict):
-                    yield SpeculativePoint(
-                        dataset=dataset,
-                        batch_size=_int(result.get("batch_size")),
-                        num_steps=_int(result.get("steps")),
-                        eagle_topk=_int(result.get("topk")),
-                        num_draft_tokens=_int(result.get("num_draft_tokens")),
-                        accept_length=_float(metric.get("accept_length")),
-                        output_tok_per_s=_float(metric.get("output_throughput")),
-                        accuracy=_float(metric.get("accuracy")),
-                        num_samples=_int(result.get("num_samples")),
-                    )

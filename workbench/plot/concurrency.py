@@ -63,7 +63,7 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     legend_above(ax, [*_baseline_handle(known), *origin_handles(known["origin"])])
     left_out = rows[~rows.index.isin(known.index)]
     ends, unnamed = most_named(_labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
-    names = some_of(sorted(known.loc[lone, "drafter"].unique()))
+    names = some_of(sorted(known.loc[lone, "drafter"].dropna().unique()))
     alone = f"Grey: measured at one concurrency only ({names})." if names else ""
     notes_below(ax, run_count(known), alone, not_measured(row_names(left_out), "No speed or no concurrency"), unnamed)
     label_right(ax, ends)
@@ -120,7 +120,7 @@ def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     ax.set_xticks(list(levels.values()), [str(level) for level in levels])
     ax.set_xlim(-0.6, len(levels) - 0.4)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
-    ax.set_xlabel("requests in flight")
+    ax.set_xlabel("concurrency (requests in flight)")
     which = _speed_words(known)
     if known["value"].max() < _ONE_SCALE * known["value"].min():
         ax.set_ylim(0, known["value"].max() * 1.15)

@@ -254,8 +254,9 @@ def _reported(reported: ReportedFigures | None, row: Row) -> Row:
         filled["accept_rate_printed"] = _spread(reported.accept_rate_printed)[1]
     if row.get("peak_queue_req") is None:
         filled["peak_queue_req"] = reported.queue_req
-    if row.get("completion_tokens") is None:
-        filled["completion_tokens"] = reported.completion_tokens
+    for name in ("completion_tokens", "num_requests", "num_failed"):
+        if row.get(name) is None:
+            filled[name] = getattr(reported, name)
     return filled
 
 
