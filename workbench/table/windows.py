@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from datetime import datetime
 
+import numpy as np
 import pandas as pd
 
 from workbench.parse.arguments import literal
@@ -34,6 +36,8 @@ _ROUNDING = 0.01
 _YEARS = range(1990, 2101)  # of any other year a stamp is no time
 _DP = re.compile(r"DP([0-9]{1,6})")
 
+_PIECE = 1 << 16  # rows
+
 Row = dict[str, object]
 
 
@@ -45,8 +49,9 @@ class WindowsBuilder:
     """
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self._heads: list[tuple[int, int, frozenset[str]]] = []
+        self._rows = _Columns()
+        self._heads: dict[tuple[int, int, frozenset[str]], int] = {}
+        self._head_of = array("I")
         self._starts = 0
         self._most_accepted = _LONGEST_ACCEPT
         self.num_impossible = 0
@@ -58,7 +63,7 @@ class WindowsBuilder:
         self._told: Counter[tuple[int, frozenset[str]]] = Counter()
         self._fresh: dict[int, bool] = {}
         self._engine: VllmEngineRecord | None = None
-        self._plain_rows: list[Row] = []
+        self._plain_rows = _Columns()
 
     def feed(self, record: Record) -> None:
         if isinstance(record, DecodeRecord):
@@ -92,7 +97,7 @@ class WindowsBuilder:
 
     def _decode(self, record: DecodeRecord) -> None:
         rank = dp_rank(record.ranks)
-        self._heads.append((self._starts, rank, record.ranks))
+        self._head(rank, record.ranks)
         accept_len, impossible = self._possible(record.accept_len)
         self._rows.append(
             {
@@ -121,6 +126,10 @@ class WindowsBuilder:
         self._opening[rank] = self._fresh[rank] = False
         self._running[rank] = record.running_req
 
+    def _head(self, rank: int, ranks: frozenset[str]) -> None:
+        """Who told the next row."""
+        self._head_of.append(self._heads.setdefault((self._starts, rank, ranks), len(self._heads)))
+
     def _since_told(self, rank: int, ranks: frozenset[str]) -> int:
         """Prefills since the last line with these tags: those with the same ones, else of the rank that tells most."""
         seen = self._prefills.get(rank, Counter())
@@ -132,9 +141,9 @@ class WindowsBuilder:
     def _vllm(self, record: VllmSpecRecord) -> None:
         # The engine line just before carries the speed and load of the same interval.
         engine, self._engine = self._engine, None
-        self._heads.append((self._starts, 0, frozenset()))
+        self._head(0, frozenset())
         # Where there is speculation, an engine line without such a line is an interval without drafts.
-        self._plain_rows = []
+        self._plain_rows = _Columns()
         accept_len, _ = self._possible(record.mean_acceptance_length)
         self._rows.append(
             {
@@ -164,7 +173,9 @@ class WindowsBuilder:
     def table(self, facts: StartupFacts, *, campaign: str, server_id: str) -> pd.DataFrame:
         """The table of windows, of one reporter a data parallel rank."""
         # Without any other line the engine lines of vLLM are those of a plain server.
-        table = frame(WINDOWS, self._spoken_once() or self._plain_rows)
+        table = self._spoken_once()
+        if table.empty:
+            table = self._plain_rows.table()
         table["campaign"], table["run_id"], table["server_id"] = campaign, "", server_id
         if facts.server_args.get("device") == "cpu":
             # There are no CUDA graphs to be on or off, though the lines have a word for it.
@@ -180,22 +191,47 @@ class WindowsBuilder:
         table["idle"] = _waited(table, tells_openings=self._has_prefill).astype("boolean")
         return table
 
-    def _spoken_once(self) -> list[Row]:
+    def _spoken_once(self) -> pd.DataFrame:
         """Every TP and PP rank of a DP rank prints the same tokens: the rank with most lines speaks for all.
 
         A line that lost its tags is kept where only one rank prints, and is a repetition where several do.
         """
-        spoken = Counter((start, rank, tags) for start, rank, tags in self._heads if tags)
+        heads = list(self._heads)
+        told = np.asarray(self._head_of, np.intp)
+        spoken = Counter({heads[i]: int(count) for i, count in enumerate(np.bincount(told)) if heads[i][2]})
         speaker: dict[tuple[int, int], frozenset[str]] = {}
         several: set[tuple[int, int]] = set()
         for (start, rank, tags), _ in spoken.most_common():
             if speaker.setdefault((start, rank), tags) != tags:
                 several.add((start, rank))
-        kept = []
-        for (start, rank, tags), row in zip(self._heads, self._rows, strict=True):
-            if tags == speaker.get((start, rank), tags) or (not tags and (start, rank) not in several):
-                kept.append(row)
-        return kept
+        kept = [
+            tags == speaker.get((start, rank), tags) or (not tags and (start, rank) not in several)
+            for start, rank, tags in heads
+        ]
+        table = self._rows.table()
+        return table if all(kept) else table[np.asarray(kept, bool)[told]].reset_index(drop=True)
+
+
+class _Columns:
+    """Rows that become columns as they come: a row is a kilobyte as a dict, and some 200 bytes in columns."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._pieces: list[pd.DataFrame] = []
+
+    def append(self, row: Row) -> None:
+        self._rows.append(row)
+        if len(self._rows) == _PIECE:
+            self._settle()
+
+    def table(self) -> pd.DataFrame:
+        self._settle()
+        return self._pieces[0].copy() if len(self._pieces) == 1 else pd.concat(self._pieces, ignore_index=True)
+
+    def _settle(self) -> None:
+        if self._rows or not self._pieces:
+            self._pieces.append(frame(WINDOWS, self._rows))
+            self._rows = []
 
 
 def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
