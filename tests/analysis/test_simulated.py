@@ -82,6 +82,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     return found
 
 
+@pytest.fixture(scope="module")
 def pages(tables: Tables) -> dict[str, Answer]:
     costs, speedups = cost_df(tables.runs), speedup_df(tables.runs, tables.requests, n_boot=200)
     return {
@@ -99,40 +100,40 @@ def test_the_forced_runs_would_win_by_far(tables: Tables) -> None:
     assert speedups["real"] == pytest.approx(2.0 * 10 / 21.5)  # 0.93x
 
 
-def test_no_answer_recommends_or_counts_one(tables: Tables) -> None:
-    for page, answer in pages(tables).items():
+def test_no_answer_recommends_or_counts_one(pages: dict[str, Answer]) -> None:
+    for page, answer in pages.items():
         said = " ".join((answer.sentence, *answer.points, *answer.actions))
         assert "2.11x" not in said, page
         assert "sim" not in answer.sentence.replace("simulated", ""), page
         assert answer.headline.get("best accept length", "2.00") == "2.00", page
         assert answer.headline.get("best speedup", "0.93x") == "0.93x", page
-    assert pages(tables)["throughput"].sentence == (
+    assert pages["throughput"].sentence == (
         "Do not enable speculation here: nothing beat the baseline. The only run (real) reached 93 decode tok/s "
         "against 100, 0.93x, a loss beyond noise."
     )
-    assert "Nearest to its baseline came real, 0.93x." in pages(tables)["draft tokens"].sentence
+    assert "Nearest to its baseline came real, 0.93x." in pages["draft tokens"].sentence
 
 
-def test_nor_is_a_run_asked_for_that_no_drafter_promises(tables: Tables) -> None:
+def test_nor_is_a_run_asked_for_that_no_drafter_promises(pages: dict[str, Answer]) -> None:
     # 2.00 was reached with 3 steps: 1.60 suffices at 1 step, where a drafter accepts less.
-    assert not any(action.startswith("Measure") for action in pages(tables)["campaign"].actions)
+    assert not any(action.startswith("Measure") for action in pages["campaign"].actions)
 
 
-def test_break_even_and_cycle_time_come_from_them(tables: Tables) -> None:
+def test_break_even_and_cycle_time_come_from_them(pages: dict[str, Answer]) -> None:
     # 14 + 1 + 1 = 16 ms at 2 tokens, 14 + 3 + 8 = 25 ms at 16, against 10 ms plain
-    (said,) = [point for point in pages(tables)["campaign"].points if point.startswith("Break-even accept length is")]
+    (said,) = [point for point in pages["campaign"].points if point.startswith("Break-even accept length is")]
     assert "1.60 at 1 step, 2.00 at 2 steps, 1.90-2.50 at 3 steps, 2.20 at 5 steps" in said
     assert "(7 of 8 runs with simulated acceptance). The best accept length measured is 2.00 (real)." in said
 
 
-def test_the_fit_and_its_independence_of_what_is_accepted(tables: Tables) -> None:
+def test_the_fit_and_its_independence_of_what_is_accepted(tables: Tables, pages: dict[str, Answer]) -> None:
     costs = cost_df(tables.runs)
     forced = costs[costs["origin"] == "simulated"]
     row = step_time_fit(forced).identified.iloc[0]
     assert (row["a"], row["b"], row["c"]) == pytest.approx((14.0, 1.0, 0.5), abs=0.15)
     by_length = step_time_by_length_df(costs).iloc[0]
     assert (by_length["num_lengths"], by_length["verdict"]) == (3, "does not depend on it")
-    points = pages(tables)["draft tokens"].points
+    points = pages["draft tokens"].points
     assert any(point.startswith("A verify cycle at concurrency 1 takes 1") for point in points)
     assert any(
         point.startswith("The cycle time does not depend on what is accepted: from 1.25 to 4") for point in points
