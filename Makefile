@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 TORCH  ?= torch==2.13.0   # any torch >= 2.9; name a CPU build where the index's default is a CUDA one
 
-.PHONY: report pages test test-slow soak check lint format lock audit bench docs lab quickstart clean
+.PHONY: report pages test test-slow soak check lint format lock audit bench docs pictures lab quickstart nightly clean
 
 report: pages quickstart
 
@@ -64,13 +64,26 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.base
 	$(BIN)/python tools/build_docs.py
 
+# The pictures of README.md, from real pages, by Chromium.
+pictures: $(VENV)/.dev
+	$(BIN)/workbench report
+	$(BIN)/workbench diagnose data/recorded/h200_smollm2/_servers/eagle-flag/server.log.gz --page >/dev/null || true
+	$(BIN)/python tools/build_pictures.py
+
 # A live campaign on the embedded engine: CPU, a real 135M target, a real drafter, minutes.
 quickstart: $(VENV)/.engine
 	$(BIN)/workbench run quickstart
 	$(BIN)/workbench report
 
-lab: $(VENV)/.base
-	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+# An example of a nightly batch, see docs/nightly.md. Make turns every failure into its own code 2: cron and CI call the
+# script itself, whose exit code is 3 for a regression.
+CAMPAIGN ?= quickstart
+nightly: $(VENV)/.engine
+	WORKBENCH=$(BIN)/workbench tools/nightly.sh $(CAMPAIGN)
+
+# LAB are options of the command, such as LAB="--no-browser --port 8890".
+lab: $(VENV)/.lab
+	$(BIN)/workbench lab $(LAB)
 
 clean:
 	rm -rf $(VENV) reports/*.html reports/*/ .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
@@ -89,6 +102,10 @@ $(VENV)/.engine: pyproject.toml | $(VENV)/.base
 	@echo "installing the embedded engine's packages into $(VENV) ($(strip $(TORCH)))"
 	$(BIN)/python -m pip install -q '$(strip $(TORCH))'
 	$(BIN)/python -m pip install -q -e '.[reference]'
+	@touch $@
+
+$(VENV)/.lab: pyproject.toml | $(VENV)/.base
+	$(BIN)/python -m pip install -q -e '.[lab]'
 	@touch $@
 
 $(VENV)/.ray: pyproject.toml | $(VENV)/.dev

@@ -20,6 +20,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 WIDTHS = (400, 1400)
+MOST_BYTES = 3_000_000
 SCHEMES = ("light", "dark")
 
 # axe is put into the page by the debugger, so the page's own Content-Security-Policy stays in force.
@@ -98,6 +99,7 @@ def faults(seen: Seen, page: Path, *, width: int) -> list[str]:
         "not exactly one h1 and one main": (facts["h1"], facts["main"]) != (1, 1),
         "nothing is visible": facts["visible"] < 20,
         "an id stands twice": len(facts["ids"]) != len(set(facts["ids"])),
+        f"it is too heavy: {page.stat().st_size / 1e6:.1f} MB": page.stat().st_size > MOST_BYTES,
         "axe did not look": seen.rules_passed is not None and seen.rules_passed < 15,
     }
     return found + [what for what, wrong in checks.items() if wrong]

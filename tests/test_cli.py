@@ -20,7 +20,7 @@ from workbench.cli import main
 from workbench.errors import MissingToolError, NotebookError
 from workbench.paths import ROOT_ENV
 
-COMMANDS = ("diagnose", "parse", "report", "check", "doctor")
+COMMANDS = ("diagnose", "parse", "import", "report", "check", "lab", "doctor")
 SERVERS = RECORDED / "h200_smollm2" / "_servers"
 WORKBENCH = [sys.executable, "-m", "workbench"]
 # As on most machines: what is buffered when a reader goes is half of what can go wrong.

@@ -25,6 +25,11 @@ def test_a_launch_error_ends_with_the_lines_of_the_log() -> None:
     assert (error.kind, error.tail, LaunchError("x").kind) == ("oom", ("a", "b"), "unknown")
 
 
+def test_a_notebook_shows_the_message_without_the_path_through_the_code() -> None:
+    error = errors.UsageError("no column 'x'", next_step="did you mean 'y'?")
+    assert error._render_traceback_() == ["UsageError: no column 'x'\n  -> did you mean 'y'?"]
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [

@@ -3,13 +3,16 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from run_folders import cut_gzip
 
+from workbench import files
 from workbench.errors import LogError, Problem
 from workbench.files import CHUNK_BYTES, read_chunks, replacing
 
@@ -180,3 +183,76 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError), replacing(tmp_path) as temporary:
         temporary.write_text("x")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- what killed writers leave -----------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from workbench.files import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_text("half")
+    print(flush=True)
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def write(path: Path) -> None:
+    files._swept.clear()  # as in a new process
+    with replacing(path) as temporary:
+        temporary.write_text("whole")
+
+
+def grow_old(path: Path) -> None:
+    os.utime(path, (time.time() - 7200, time.time() - 7200))
+
+
+def test_temporary_files_of_killed_processes_go_when_they_are_old(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-c", KILLED, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        assert writer.stdout.readline() == "\n"
+        (left,) = tmp_path.glob(".writing-*")
+        grow_old(left)
+        write(out)
+        assert left.exists(), "its writer lives, however long it takes"
+        writer.stdin.close()
+        assert writer.wait(timeout=20) == -9
+    assert left.read_text() == "half"
+    os.utime(left)
+    write(out)
+    assert left.exists(), "it may be so new that it is not locked yet"
+    grow_old(left)
+    write(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_nothing_else_is_swept(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "file"
+    other.parent.mkdir()
+    other.write_text("kept")
+    (tmp_path / "a" / ".writing-folder").mkdir(parents=True)
+    (tmp_path / "a" / ".writing-link.tmp").symlink_to(other)
+    (tmp_path / "a" / "writing-mine.tmp").write_text("kept")
+    for path in (other, *(tmp_path / "a").iterdir()):
+        grow_old(path)
+    write(tmp_path / "a" / "out.json")
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {".writing-folder", ".writing-link.tmp", "writing-mine.tmp", "out.json"}
+    assert other.read_text() == "kept"
+
+
+def test_where_there_are_no_locks_writing_goes_on_and_nothing_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    (tmp_path / ".writing-x.tmp").write_text("half")
+    grow_old(tmp_path / ".writing-x.tmp")
+    write(tmp_path / "out.json")
+    assert (tmp_path / "out.json").read_text() == "whole" and (tmp_path / ".writing-x.tmp").exists()

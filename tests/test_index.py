@@ -39,8 +39,8 @@ def test_groups_and_order(tmp_path: Path) -> None:
     add(tmp_path, "log", kind="diagnosis")
     add(tmp_path, "undated", campaign="gamma", finished_at="no time")
     soup = index(tmp_path)
-    assert texts(soup, "main h2") == ["Server logs", "beta", "alpha", "gamma", "Across campaigns"]
-    assert texts(soup, "main section:nth-of-type(2) .entry a") == ["b-first", "b-later", "old"]
+    assert texts(soup, "main .group h2") == ["Server logs", "beta", "alpha", "gamma", "Across campaigns"]
+    assert texts(soup, ".group:nth-of-type(2) .entry a") == ["b-first", "b-later", "old"]
     assert texts(soup, "header .meta") == ["7 pages, 3 campaigns"]
     links = [str(a["href"])[1:] for a in soup.select("nav a")]
     assert links and all(soup.find(id=link) for link in links)
@@ -77,7 +77,7 @@ def test_a_campaign_says_its_answer_once(tmp_path: Path) -> None:
     for name, more in pages.items():
         add(tmp_path, name, campaign="kimi", campaign_title="Kimi on <8> GPUs", **more)
     soup = index(tmp_path)
-    assert texts(soup, "main h2") == ["kimi Kimi on <8> GPUs"]
+    assert texts(soup, "main .group h2") == ["kimi Kimi on <8> GPUs"]
     assert texts(soup, "nav a") == ["kimi"]
     assert texts(soup, ".leading p") == [
         *("Campaign report", "Wrong flag. It does not pay.", "best 0.9x", "3 November 2026, 10:00 UTC"),
@@ -93,7 +93,7 @@ def test_badges_only_for_what_a_reader_must_know(tmp_path: Path) -> None:
     for name, fault in (("a", "found"), ("b", "none"), ("c", "suspected"), ("d", None)):
         add(tmp_path, name, kind="diagnosis", fault=fault)
     soup = index(tmp_path)
-    assert texts(soup, ".badge") == ["Fault found", "No fault", "Fault suspected"]
+    assert texts(soup, ".group .badge") == ["Fault found", "No fault", "Fault suspected"]
     assert texts(soup, ".entry") == ["a Fault found", "b No fault", "c Fault suspected", "d", "whole"]
 
 
@@ -109,7 +109,7 @@ def test_names_with_markup_spaces_and_quotes(tmp_path: Path) -> None:
     add(tmp_path, f"sub dir/{name}", title=HOSTILE, campaign=HOSTILE, answer=HOSTILE, headline={HOSTILE: HOSTILE})
     soup = index(tmp_path)
     assert soup.select("script, body style, [onerror], meta[http-equiv=refresh], i") == []
-    assert texts(soup, "main h2") == [HOSTILE]
+    assert texts(soup, "main .group h2") == [HOSTILE]
     href = str(soup.select_one(".entry a")["href"])  # type: ignore[index]
     assert not set(href) & set("\"'<># ?")
     assert unquote(href) == f"sub dir/{name}.html"
@@ -138,6 +138,41 @@ def test_what_cannot_be_listed_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_pages_can_be_chosen_by_kind_and_by_whether_they_need_attention(tmp_path: Path) -> None:
+    add(tmp_path, "Speed", campaign="a", finished_at="2026-11-03T10:00:00+00:00")
+    (tmp_path / "sub").mkdir()
+    add(tmp_path, "sub/Speed", title="Speed", campaign="b", status="failed", finished_at="2026-11-01T10:00:00+00:00")
+    add(tmp_path, "Diagnosis of x", kind="diagnosis", fault="found", finished_at="2026-11-02T10:00:00+00:00")
+    worse = {"run": "r", "label": "r", "figure": "decode speed", "unit": "tok/s", "verdict": "worse"}
+    add(tmp_path, "Data", campaign="b", since_last_good=[worse], finished_at="2026-11-04T10:00:00+00:00")
+    add(tmp_path, "odd", kind="diagnosis", fault="suspected", finished_at="2026-10-01T10:00:00+00:00")
+    soup = index(tmp_path)
+    assert texts(soup, "fieldset label") == [
+        *("by campaign", "newest first", "by title"),
+        *("all", "needs attention (3)"),
+        *("all", "Data", "Diagnosis", "Speed"),
+    ]
+    chosen = [str(choice["id"]) for choice in soup.select("input[checked]")]
+    assert chosen == ["order-campaign", "state-all", "kind-all"]
+    newest = [(str(row.a["href"]), " ".join(row["class"])) for row in soup.select(".by-newest tbody tr") if row.a]
+    assert newest == [
+        ("Data.html", "one kind-1 attention"),
+        ("Speed.html", "one kind-3"),
+        ("Diagnosis%20of%20x.html", "one kind-2 attention"),
+        ("sub/Speed.html", "one kind-3 attention"),
+        ("odd.html", "one kind-2"),
+    ]
+    titles = [str(a["href"]) for a in soup.select(".by-title tbody a")]
+    assert titles == ["Data.html", "Diagnosis%20of%20x.html", "odd.html", "Speed.html", "sub/Speed.html"]
+    grouped = [" ".join(entry["class"]) for entry in soup.select(".group .one")]
+    assert sorted(grouped) == sorted(marks for _, marks in newest)
+
+
+def test_one_page_alone_has_nothing_to_choose(tmp_path: Path) -> None:
+    add(tmp_path, "p")
+    assert index(tmp_path).select(".controls, .flat") == []
+
+
 def test_an_empty_or_missing_folder(tmp_path: Path) -> None:
     soup = index(tmp_path / "reports")
     assert "No pages yet." in soup.get_text()
@@ -153,7 +188,7 @@ def test_thousands_of_pages(tmp_path: Path) -> None:
     soup = index(tmp_path)
     assert time.perf_counter() - began < 10
     assert len(soup.select(".entry a")) == 2000
-    assert [len(s.select(":scope > .pages > li")) for s in soup.select("main section")] == [SHOWN_PER_GROUP] * 2
+    assert [len(s.select(":scope > .pages > li")) for s in soup.select("main .group")] == [SHOWN_PER_GROUP] * 2
     assert texts(soup, "details > summary") == [f"{1000 - SHOWN_PER_GROUP} older pages"] * 2
     assert (tmp_path / "index.html").stat().st_size < 3_000_000
 

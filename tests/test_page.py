@@ -42,7 +42,7 @@ def test_diagnosis_page(tmp_path: Path) -> None:
     assert [b.get_text() for b in soup.select(".finding .badge")] == ["Certain", "Good to know"]
     assert [li.get_text() for li in soup.select(".evidence li")] == ["Nothing is accepted.", "line 2"]
     assert [c.get_text() for c in soup.select("tbody tr > *")] == [
-        *("accept length", "1", "tokens/step", "212 lines"),
+        *("accept length", "1.00", "tokens/step", "212 lines"),
         *("SGLang", "0.5.9-0.5.10", "", "inferred"),
     ]
     image = soup.select_one("figure img")
@@ -51,7 +51,7 @@ def test_diagnosis_page(tmp_path: Path) -> None:
         "data:image/png;base64,cG5n",
     )
     links = [str(a["href"])[1:] for a in soup.select("nav a")]
-    assert links == ["findings", "finding-1", "finding-2", "pictures", "numbers", "not-known", "provenance"]
+    assert links == ["findings", "finding-1", "finding-2", "pictures", "numbers", "not-known", "words", "provenance"]
     assert all(soup.find(id=link) for link in links)
     # Short titles: the names of the rules. What to do: about the faults, and the note's next step is empty anyway.
     assert [a.get_text() for a in soup.select("nav a")][1:3] == ["Flag", "Note"]
@@ -59,6 +59,11 @@ def test_diagnosis_page(tmp_path: Path) -> None:
     assert [li.get_text() for li in soup.select(".actions li")] == ["Nothing is accepted."]
     summary = json.loads((tmp_path / "new" / "d.summary.json").read_text())
     assert (summary["kind"], summary["answer"], summary["fault"]) == ("diagnosis", "Nothing is accepted.", "found")
+    assert summary["figures"] == [
+        {"name": "accept length", "value": 1.0, "unit": "tokens/step", "source": "212 lines"},
+        {"name": "SGLang", "text": "0.5.9-0.5.10", "unit": "", "source": "inferred"},
+    ]
+    assert summary["not_verified"] and summary["provenance"]["command"] == "workbench diagnose server.log"
 
 
 def test_empty_diagnosis(tmp_path: Path) -> None:
@@ -107,8 +112,10 @@ def test_a_figure_needs_alt_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (2.35123, "2.351"),
-        (0.000123456, "0.0001235"),
+        (2.35123, "2.35"),
+        (12.0, "12"),
+        (0.0, "0.00"),
+        (0.000123456, "0.00012"),
         (12345.6, "12,346"),
         (1234567, "1,234,567"),
         (None, "not measured"),

@@ -6,7 +6,7 @@ import pytest
 
 from workbench import paths
 from workbench.errors import UsageError
-from workbench.paths import project_root, slug, under_root
+from workbench.paths import check_stated_root, project_root, slug, under_root
 
 
 @pytest.fixture
@@ -47,6 +47,14 @@ def test_the_stated_root_wins(project: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(paths.ROOT_ENV, str(tmp_path / "elsewhere" / ".." / "here"))
     monkeypatch.chdir(project)
     assert project_root() == tmp_path / "here"
+
+
+def test_a_stated_root_that_is_not_there_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.ROOT_ENV, str(tmp_path / "gone"))
+    with pytest.raises(
+        UsageError, match=r"WORKBENCH_ROOT=.*gone: no such folder\n  -> set it to a checkout, or unset it"
+    ):
+        check_stated_root()
 
 
 def test_without_a_project_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,23 @@ def test_what_has_changed_is_built_again(project: Path, runner: Runner, changed:
     assert runner.ran == rebuilt
 
 
+def test_a_page_and_a_summary_of_two_reports_at_once_are_built_again(project: Path, runner: Runner) -> None:
+    """The slower one read the campaign before it changed, and writes its page between the other's page and summary."""
+    build("a")
+    page = project / "reports" / "a-report_campaign.html"
+    before = page.read_bytes()
+    write_text(project / "data" / "recorded" / "a" / "new.txt", "x")
+    build("a")
+    page.write_bytes(before)
+    runner.ran.clear()
+    build("a")
+    assert runner.ran == ["a-report_campaign"]
+    assert page.read_bytes() != before
+    runner.ran.clear()
+    build("a")
+    assert runner.ran == []
+
+
 def test_another_package_or_library_is_a_change(
     project: Path, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

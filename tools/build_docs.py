@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/columns.md from the declarations of the columns.
+"""Write docs/columns.md from the declarations of the columns, and docs/glossary.md from the words of the pages.
 
 python tools/build_docs.py
 """
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from workbench.table.columns import TABLES, describe
 from workbench.table.export import PARSED
+from workbench.words import WORDS, Word
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "columns.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 HEAD = """\
 # Columns
@@ -42,8 +43,29 @@ def columns_page() -> str:
     return HEAD + "".join(f"\n## {name}\n\n{ABOUT[name]}\n\n{describe(columns)}" for name, columns in tables.items())
 
 
+GLOSSARY = """\
+# Glossary
+
+Made by `tools/build_docs.py` from `workbench/words.py`; change it there and run `make docs`. Pages define the words
+that they use in the same way. A word is called alike in flags, columns, tables, labels of plots and sentences.
+"""
+
+
+def glossary_page() -> str:
+    """The words as Markdown, each a section, so that it can be linked to."""
+    return GLOSSARY + "".join(map(_word, WORDS))
+
+
+def _word(word: Word) -> str:
+    others = [form for form in word.also if not form.startswith(word.name[:-1])]  # a plural needs no telling
+    also = f" Also written: {', '.join(others)}." if others else ""
+    column = f" Column: [`{word.column}`](columns.md)." if word.column else ""
+    return f"\n## {word.name}\n\n{word.meaning}{also}{column}\n"
+
+
 def main() -> int:
-    PAGE.write_text(columns_page(), encoding="utf-8")
+    for name, page in (("columns", columns_page()), ("glossary", glossary_page())):
+        (DOCS / f"{name}.md").write_text(page, encoding="utf-8")
     return 0
 
 

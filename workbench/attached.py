@@ -19,6 +19,7 @@ from workbench.launch.ready import server_address
 from workbench.launch.redaction import blank_out, secret_values
 from workbench.load.window import server_info
 from workbench.paths import slug
+from workbench.provenance import without_secrets
 from workbench.spec import Drafter, RunSpec, ServerConfig, SpecDecodeConfig
 from workbench.sweep import UNNAMED, CampaignSpec, Plan, Start, named
 
@@ -48,10 +49,7 @@ def attachment(url: str, log: str = "") -> Attachment | None:
         raise UsageError("a log without a server to measure", where=log, next_step="give --attach URL with --log")
     if not url:
         return None
-    parts = server_address(url)
-    if parts.username or parts.password:
-        advice = "give the key in WORKBENCH_API_KEY: URLs are written down"
-        raise UsageError("a URL with a password in it", where=f"--attach for {parts.hostname}", next_step=advice)
+    server_address(url)
     return Attachment(url.rstrip("/"), Path(log) if log else None)
 
 
@@ -91,7 +89,8 @@ def attached_server(place: Attachment, copy: Path) -> Iterator[tuple[Server, Log
         yield server, None
         return
     info = server_info(server.url) or {}
-    secrets = secret_values([], {name: value for name, value in info.items() if isinstance(value, str)})
+    said = {name: value for name, value in info.items() if isinstance(value, str)}
+    secrets = secret_values([], {**os.environ, **said})
     grown = LogCopy(place.log, copy)
     try:
         yield replace(server, log=copy), grown
@@ -209,7 +208,7 @@ def _run(
 
 def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:
     """Said when the server's model is not called like the campaign's target."""
-    names = [PurePath(path).name for path in (served, campaign.target.model_path) if path]
+    names = [PurePath(without_secrets(path)).name for path in (served, campaign.target.model_path) if path]
     if len(names) < 2 or names[0].lower() == names[1].lower():
         return None
     return f"The server serves {names[0]}; the campaign's target is {campaign.target.name} ({names[1]})."
@@ -243,6 +242,7 @@ def _drafter(campaign: CampaignSpec, path: str | None) -> Drafter | None:
     """The campaign's drafter of that folder, or one that is called like the folder."""
     if path is None:
         return None
+    path = without_secrets(path)
     folder = PurePath(path).name
     named = (drafter for drafter in campaign.drafters if PurePath(drafter.model_path or drafter.name).name == folder)
     return next(named, None) or Drafter(name=slug(folder), model_path=path)

@@ -42,6 +42,6 @@ def campaign_folder(name: str) -> Path:
     folders = campaign_folders()
     if name in folders:
         return folders[name]
-    near = difflib.get_close_matches(name, folders, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, folders, n=1, cutoff=0.55)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(folders) or 'none'}"
     raise SpecError(f"no campaign {name!r}", where=f"{recorded_dir()} and {runs_dir()}", next_step=hint)

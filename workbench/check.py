@@ -32,8 +32,8 @@ def is_campaign(name: str) -> bool:
         return True
     if path.is_dir():
         return False
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"campaigns are: {', '.join(known) or 'none'}"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.55)
+    hint = f"did you mean {near[0]!r}?" if near else f"campaign files are: {', '.join(known) or 'none'}"
     raise SpecError("neither a campaign nor a draft folder", where=name, next_step=hint)
 
 

@@ -2,7 +2,8 @@
 
 Exit codes: 0 success; 1 the command worked and its answer is bad news (a certain fault, a failed check, a report that
 did not finish, runs of a campaign that are missing); 2 wrong usage; 3 input that cannot be used (a log that cannot be
-read, or with nothing to judge) or a place that cannot be written; 4 a notebook failed; 5 something must be installed
+read, or with nothing to judge) or a place that cannot be written, and where asked for (``report --fail-on-regression``)
+a run that got worse since it was last good; 4 a notebook failed; 5 something must be installed
 first; 6 no server answers where one should; 130 interrupted.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from workbench import __version__, terminal
 from workbench.errors import InputError, UsageError, WorkbenchError
+from workbench.paths import check_stated_root
 from workbench.specforge import arguments as specforge
 from workbench.terminal import complain, say
 
@@ -25,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal.prepare()
     arguments = _parser().parse_args(argv)
     try:
+        check_stated_root()
         code = int(arguments.call(arguments))
         terminal.flush()
         return code
@@ -70,13 +73,26 @@ def _parse(arguments: argparse.Namespace) -> int:
     return report.exit_code
 
 
+def _import(arguments: argparse.Namespace) -> int:
+    from workbench import importing
+
+    names = importing.Stated.__dataclass_fields__
+    stated = importing.Stated(**{name: getattr(arguments, name) for name in names})
+    outcome = importing.import_files(importing.Request(tuple(arguments.file), arguments.campaign, stated), complain)
+    say(outcome.text)
+    return outcome.exit_code
+
+
 def _report(arguments: argparse.Namespace) -> int:
     from workbench import reports
+    from workbench.nightly import REGRESSION_EXIT_CODE
 
     if arguments.list:
         for line in reports.list_pages(campaigns=arguments.campaign, notebooks=arguments.notebook):
             say(line)
         return 0
+    if arguments.all and arguments.campaign:
+        raise UsageError("all campaigns, or those that are named", where="--all", next_step="leave out one of the two")
     outcome = reports.build(
         campaigns=arguments.campaign,
         notebooks=arguments.notebook,
@@ -84,8 +100,19 @@ def _report(arguments: argparse.Namespace) -> int:
         force=arguments.force,
         say=complain,
     )
+    for line in (*(outcome.overview if arguments.all else ()), *outcome.worse):
+        say(line)
     say(f"{outcome.summary}\n{outcome.index}")
+    if outcome.worse and arguments.fail_on_regression:
+        return REGRESSION_EXIT_CODE
     return 0 if outcome.all_ok else 1
+
+
+def _publish(arguments: argparse.Namespace) -> int:
+    from workbench.publish import publish
+
+    say(publish(arguments.to, campaigns=arguments.campaign or ()).text)
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -237,6 +264,12 @@ def _answers(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _lab(arguments: argparse.Namespace) -> int:
+    from workbench import lab
+
+    return lab.start(port=arguments.port, browser=not arguments.no_browser)
+
+
 def _doctor(_: argparse.Namespace) -> int:
     from workbench import doctor
 
@@ -266,8 +299,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="workbench",
         description="Is this EAGLE-3 deployment right, does speculation pay, and what would make it pay?",
-        epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input, 4 a notebook failed, 5 missing tool, "
-        "6 no server, 130 interrupted",
+        epilog="Exit codes: 0 good, 1 bad news, 2 wrong usage, 3 unusable input or a regression, "
+        "4 a notebook failed, 5 missing tool, 6 no server, 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -291,13 +324,46 @@ def _parser() -> argparse.ArgumentParser:
     parse.add_argument("--out", type=Path, metavar="FILE", help="write here instead of standard output")
     parse.set_defaults(call=_parse)
 
+    imported = commands.add_parser("import", help="results and logs of other tools as runs of a campaign")
+    imported.add_argument("file", nargs="+", type=Path, metavar="FILE", help="result file or server log (.gz too)")
+    imported.add_argument("--campaign", type=_given, required=True, metavar="NAME", help="in data/runs; new or not")
+    arm = imported.add_mutually_exclusive_group()
+    arm.add_argument(
+        "--baseline",
+        dest="speculative",
+        action="store_const",
+        const=False,
+        help="what does not tell was measured without a drafter",
+    )
+    arm.add_argument(
+        "--speculative", action="store_const", const=True, help="what does not tell was measured with a drafter"
+    )
+    imported.add_argument("--target", type=_given, metavar="NAME", help="model of the files that do not tell it")
+    imported.add_argument("--prompts", type=_given, metavar="NAME", help="prompts of the files that do not tell them")
+    imported.add_argument(
+        "--concurrency", type=_positive, metavar="N", help="requests at once of the files that do not tell it"
+    )
+    imported.add_argument("--machine", type=_given, metavar="TEXT", help="machine in words; no file tells it")
+    imported.set_defaults(call=_import)
+
     report = commands.add_parser("report", help="build the pages of campaigns and the index")
     report.add_argument("--campaign", action="append", metavar="NAME", help="only this campaign (may be repeated)")
+    report.add_argument("--all", action="store_true", help="every campaign, as without names, and a line on each")
     report.add_argument("--notebook", action="append", metavar="NAME", help="only this notebook (may be repeated)")
     report.add_argument("--workers", type=_positive, default=2, metavar="N", help="notebooks at a time (default: 2)")
     report.add_argument("--list", action="store_true", help="list the campaigns and their pages, build nothing")
     report.add_argument("--force", action="store_true", help="build again also what has not changed")
+    report.add_argument(
+        "--fail-on-regression",
+        action="store_true",
+        help="exit 3 when a run got worse, beyond noise, since it was last good",
+    )
     report.set_defaults(call=_report)
+
+    publish = commands.add_parser("publish", help="the pages as a folder or a zip to pass on or put on a web server")
+    publish.add_argument("to", type=Path, metavar="DIR|FILE.zip", help="new folder, earlier publication, or zip file")
+    publish.add_argument("--campaign", action="append", metavar="NAME", help="only its pages (may be repeated)")
+    publish.set_defaults(call=_publish)
 
     run = commands.add_parser("run", help="measure a campaign: start servers, drive loads, leave run folders")
     run.add_argument("campaign", metavar="CAMPAIGN", help="name in data/campaigns, or path of a campaign file")
@@ -428,6 +494,11 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.set_defaults(call=_evaluate)
 
     specforge.add_command(commands)
+
+    lab = commands.add_parser("lab", help="JupyterLab on this machine's loopback address, with the notebooks ready")
+    lab.add_argument("--port", type=_positive, metavar="N", help="port to listen on (default: 8888, or the next free)")
+    lab.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
+    lab.set_defaults(call=_lab)
 
     doctor = commands.add_parser("doctor", help="what this machine can run, and what is missing")
     doctor.set_defaults(call=_doctor)

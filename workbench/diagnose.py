@@ -104,13 +104,17 @@ def _timeline(log: LogSummary) -> list[tuple[bytes, str, str]]:
     """The log's timeline as PNG with alt text and caption; nothing for a log without decode lines."""
     if log.windows.empty:
         return []
-    from workbench import plot, show
+    from markupsafe import Markup
+
+    from workbench import plot, show, theme
 
     figure = plot.timeline_figure(log.windows, events=log.events)
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=144)
     alt = show.alt(f"Timeline of {log.name}", log.windows, "accept_len", "running_req", "gen_tok_per_s")
-    return [(png.getvalue(), alt, "Accept length, load and speed of the log on one time axis.")]
+    download = theme.csv_link(log.windows, f"{log.name} timeline")
+    caption = Markup("Accept length, load and speed of the log on one time axis. {}").format(download)
+    return [(png.getvalue(), alt, caption)]
 
 
 def _check_as_served(draft: Path, target: Path | None, log: LogSummary) -> list[CheckResult]:

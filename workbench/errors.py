@@ -12,7 +12,8 @@ WorkbenchError
 └── LaunchError         a server did not start, or died                      exit 6
 
 Exit 0 is success, exit 1 is "the command worked and its answer is bad news"
-(a diagnosis with a certain fault, a failed check).
+(a diagnosis with a certain fault, a failed check). `report --fail-on-regression` also ends with 3,
+for a run that got worse since it was last good.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class WorkbenchError(Exception):
         self.where = None if where is None else str(where)
         self.next_step = next_step
         super().__init__(self.render())
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message alone, for the path through our code tells a user nothing."""
+        return [f"{type(self).__name__}: {self.render()}"]
 
     def render(self) -> str:
         lines = [self.what if self.where is None else f"{self.where}: {self.what}"]

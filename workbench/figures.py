@@ -56,6 +56,11 @@ def _nearest(table: pd.DataFrame, column: str, *, ascending: bool) -> tuple[pd.D
     return drawn, f" Drawn are the {len(drawn)} of {count(len(table), 'run')} nearest to paying; the download has all."
 
 
+def measured(runs: pd.DataFrame) -> None:
+    """How the runs were measured, in a box."""
+    theme.show_facts(views.measured_facts(runs), empty="No run was measured.")
+
+
 def timeline(log: LogSummary | None) -> None:
     """Accept length, load, speed and CUDA graphs of one server log on one time axis."""
     if log is None or log.windows.empty:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+import fcntl
 import gzip
 import io
+import itertools
 import os
 import shutil
 import stat
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +30,11 @@ MOST_UNPACKED = 200
 """Times its size that a gzip file of more than 64 MiB of text may have; gzip itself ends at 1,032."""
 _UNPACKED_BYTES = 64 << 20
 _GZIP = b"\x1f\x8b"
+_LOGS = ("*.log", "*.log.gz")
 FULL_BELOW_BYTES = 1 << 20
+_WRITING = ".writing-"
+_LEFT_BEHIND_S = 3600.0
+_swept: set[Path] = set()
 
 
 @contextmanager
@@ -42,10 +50,12 @@ def replacing(path: Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".tmp")
-    os.close(handle)
+    _sweep(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_WRITING, suffix=".tmp")
     temporary = Path(name)
     try:
+        with suppress(OSError):  # some file systems have no locks; nothing is swept there
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
         sync(temporary)
         temporary.chmod(0o644)
@@ -55,6 +65,33 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary files of killed processes, once a process for each folder that it writes into.
+
+    Who writes holds a lock, which goes with the process, also with one on another node. The age is for the moment
+    before the lock, and for libraries that put a new file in the place of ours.
+    """
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in [entry for entry in entries if entry.name.startswith(_WRITING)]:
+            with suppress(OSError):
+                if entry.is_file(follow_symlinks=False) and time.time() - entry.stat().st_mtime > _LEFT_BEHIND_S:
+                    _remove_unlocked(Path(entry.path))
+
+
+def _remove_unlocked(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(handle)
 
 
 def sync(path: Path) -> None:
@@ -170,7 +207,7 @@ def read_chunks(path: Path | str, problems: list[Problem] | None = None) -> Iter
         what = _fault(error)
         if problems is None or size == 0:
             again = "unpack it and name the text" if isinstance(error, _Bomb) else "copy the file again"
-            next_step = again if _is_gzip_fault(error) else "check the path and its permissions"
+            next_step = again if _is_gzip_fault(error) else _look_for(path, error)
             raise LogError(what, where=_shown(path), next_step=next_step) from error
         problems.append(Problem(_shown(path), f"{what}: only the first {size:,} bytes of its text are used"))
 
@@ -219,6 +256,21 @@ def _opened(path: Path | str) -> Iterator[BufferedReader]:
 
 def _is_gzip_fault(error: Exception) -> bool:
     return isinstance(error, EOFError | gzip.BadGzipFile | zlib.error)
+
+
+def _look_for(path: Path | str, error: Exception) -> str:
+    """What may have been meant by a path that is no file: a log in the folder, a name like it."""
+    path = Path(path)
+    with suppress(OSError):
+        if isinstance(error, IsADirectoryError):
+            logs = sorted(found for kind in _LOGS for depth in ("", "*/", "*/*/") for found in path.glob(depth + kind))
+            more = f" (or one of {len(logs) - 1} others)" if len(logs) > 1 else ""
+            return f"name the log in it: {logs[0]}{more}" if logs else "name a file; no log lies in this folder"
+        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+            there = [entry.name for entry in itertools.islice(path.parent.iterdir(), 1_000)]
+            if near := difflib.get_close_matches(path.name, there, n=1):
+                return f"did you mean {path.parent / near[0]}?"
+    return "check the path and its permissions"
 
 
 def _fault(error: Exception) -> str:

@@ -1,4 +1,8 @@
-"""The index of all pages: made from the summaries beside them, so it can be rebuilt at any time."""
+"""The index of all pages: made from the summaries beside them, so it can be rebuilt at any time.
+
+It filters and sorts without a script: radio buttons, and style rules that look at which is chosen. A browser that does
+not know such rules shows the pages by campaign, as everybody sees them first.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,46 @@ from pydantic import ValidationError
 
 from workbench.errors import Problem
 from workbench.files import read_small
-from workbench.page import SUMMARY_SUFFIX, Heading, Summary, render_template
+from workbench.page import Heading, render_template
 from workbench.paths import slug
 from workbench.store import write_atomic
+from workbench.summary import SUMMARY_SUFFIX, Summary
 
 INDEX = "index.html"
 SHOWN_PER_GROUP = 12
 LOGS = "Server logs"
 ACROSS = "Across campaigns"
+DIAGNOSES = "Diagnosis"
+MOST_KINDS = 8  # of pages that can be chosen by kind
 LEADING = "20_report_campaign.ipynb"  # the page whose answer stands for its campaign
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One page; ``href`` is relative to the index and quoted."""
+    """One page; ``name`` is its path below the index, with slashes."""
 
-    href: str
+    name: str
     summary: Summary
     time: datetime
+
+    @property
+    def href(self) -> str:
+        return quote(self.name)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it did not finish, got worse, or found a fault."""
+        summary = self.summary
+        return summary.status != "ok" or bool(summary.worse) or summary.fault == "found"
+
+    @property
+    def kind(self) -> str:
+        """What pages on other subjects share: the title of a report."""
+        return DIAGNOSES if self.summary.kind == "diagnosis" else self.summary.title
+
+    @property
+    def group(self) -> str:
+        return _group_name(self.summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +85,9 @@ class Group:
 def build_index(reports_dir: Path) -> Path:
     """Write ``reports_dir/index.html``: campaigns and their pages, newest first, and what could not be listed."""
     reports_dir.mkdir(parents=True, exist_ok=True)
-    entries, problems = _read_entries(reports_dir)
+    entries, problems = read_entries(reports_dir)
     groups = _grouped(entries)
+    kinds = _kinds(entries)
     counts = Counter(str(entry.summary.status) for entry in entries)
     contents = [Heading(2, group.id, group.name) for group in groups]
     campaigns = {entry.summary.campaign for entry in entries} - {None, ""}
@@ -69,6 +96,9 @@ def build_index(reports_dir: Path) -> Path:
         title="Reports",
         contents=contents + ([Heading(2, "problems", "Not listed above")] if problems else []),
         groups=groups,
+        orders={"newest": _newest(entries), "title": _by_title(entries)},
+        kinds=kinds,
+        attention=sum(entry.needs_attention for entry in entries),
         problems=problems,
         total=len(entries),
         campaigns=len(campaigns),
@@ -79,7 +109,8 @@ def build_index(reports_dir: Path) -> Path:
     return path
 
 
-def _read_entries(root: Path) -> tuple[list[Entry], list[Problem]]:
+def read_entries(root: Path) -> tuple[list[Entry], list[Problem]]:
+    """The pages below a folder, by name, and what cannot be listed."""
     entries: list[Entry] = []
     problems: list[Problem] = []
     pages, summaries = _scan(root)
@@ -90,7 +121,7 @@ def _read_entries(root: Path) -> tuple[list[Entry], list[Problem]]:
             continue
         try:
             summary = Summary.model_validate_json(read_small(root / name))
-            entries.append(Entry(quote(page), summary, _time(summary.finished_at)))
+            entries.append(Entry(page, summary, _time(summary.finished_at)))
         except (OSError, ValidationError) as error:
             problems.append(Problem(name, f"summary cannot be read: {_first_fault(error)}"))
     listed = {name.removesuffix(SUMMARY_SUFFIX) + ".html" for name in summaries}
@@ -124,6 +155,22 @@ def _grouped(entries: list[Entry]) -> list[Group]:
         by_name.items(), key=lambda item: (item[0] != LOGS, item[0] == ACROSS, _place(item[1][0])[0], item[0])
     )
     return [_group(name, f"{slug(name)}-{number}", members) for number, (name, members) in enumerate(ordered, 1)]
+
+
+def _kinds(entries: list[Entry]) -> dict[str, int]:
+    """A number for each kind of page that can be chosen, where there is a choice."""
+    common = Counter(entry.kind for entry in entries).most_common(MOST_KINDS)
+    return (
+        {kind: number for number, kind in enumerate(sorted(kind for kind, _ in common), 1)} if len(common) > 1 else {}
+    )
+
+
+def _newest(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (-entry.time.timestamp(), entry.summary.title))
+
+
+def _by_title(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (entry.summary.title.lower(), entry.group, -entry.time.timestamp()))
 
 
 def _group(name: str, identifier: str, members: list[Entry]) -> Group:

@@ -7,68 +7,39 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
-from pydantic import Field
 
 from workbench import __version__
+from workbench.analysis.wording import number
 from workbench.errors import UsageError
 from workbench.paths import reports_dir
-from workbench.provenance import provenance_rows, redact
-from workbench.spec import Frozen, Scalar
+from workbench.provenance import provenance_facts, provenance_rows, redact
 from workbench.store import write_atomic, write_json
+from workbench.summary import SUMMARY_SUFFIX, Figure, PageProvenance, PageStatus, Summary
+from workbench.words import Word, word_of, words_in
 
 if TYPE_CHECKING:
     from workbench.analysis.diagnosis import Diagnosis, Finding
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ACTIONS = 3  # what stands above the findings; each finding has its own
-SUMMARY_SUFFIX = ".summary.json"
-# Text in which a flag may not be broken, up to what fits a line of a narrow screen.
-_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]{0,37}(?![\w-])")
+# Flags, which may not be broken, up to what fits a line of a narrow screen; a name that reads badly when it is.
+_FLAG = re.compile(r"(?<![\w-])(?:--[a-z][a-z0-9-]{0,37}|EAGLE-\d)(?![\w-])")
 # Meta tags cannot forbid a redirect; what is shown is therefore cleaned of <meta> as well.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
-
-
-class PageStatus(StrEnum):
-    """``partial``: the notebook was stopped, or says that some input could not be used."""
-
-    OK = "ok"
-    PARTIAL = "partial"
-    FAILED = "failed"
-
-
-class Summary(Frozen):
-    """What the index shows of a page; written beside it as ``<page>.summary.json``.
-
-    ``fault`` is what a diagnosis found; ``made_from`` is the fingerprint of everything that the page was made from.
-    """
-
-    kind: Literal["report", "diagnosis"]
-    title: str
-    status: PageStatus
-    finished_at: str
-    reason: str | None = None
-    answer: str | None = None
-    headline: dict[str, Scalar] = Field(default_factory=dict)
-    campaign: str | None = None
-    campaign_title: str | None = None
-    notebook: str | None = None
-    duration_s: float | None = None
-    fault: Literal["found", "suspected", "none"] | None = None
-    made_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +67,15 @@ def render_template(name: str, **values: Any) -> str:
 
 
 def write_page(path: Path, html: str, summary: Summary, *, images_without_alt: int = 0) -> Page:
-    """Write a page, then its summary, each atomically."""
+    """Write a page, then its summary, each atomically; the summary names the page by its hash.
+
+    Two commands may write the same page at once, or be killed in between: the files may then be of different pages.
+    """
+    data = html.encode("utf-8", "backslashreplace")
+    summary = summary.model_copy(update={"page_sha256": hashlib.sha256(data).hexdigest()[:16]})
     write_atomic(path, html)
     write_json(path.with_suffix(SUMMARY_SUFFIX), summary)
-    return Page(path, summary, len(html.encode()), images_without_alt)
+    return Page(path, summary, len(data), images_without_alt)
 
 
 def index_href(page: Path) -> str | None:
@@ -127,13 +103,14 @@ def write_diagnosis_page(
     Parameters
     ----------
     figures
-        PNG bytes, alt text and caption of each.
+        PNG bytes, alt text and caption of each; a caption may hold a download, as markup.
     inputs, command
-        For the provenance block; see `workbench.provenance.provenance_rows`.
+        For the provenance block; see `workbench.provenance.provenance_facts`.
     """
     if not all(alt.strip() for _, alt, _ in figures):
         raise UsageError("a figure without alt text", where=page)
     log_name = redact(log_name)
+    facts = provenance_facts(inputs=inputs, command=command)
     summary = Summary(
         kind="diagnosis",
         title=f"Diagnosis of {log_name}",
@@ -141,14 +118,18 @@ def write_diagnosis_page(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         answer=diagnosis.verdict,
         fault=_fault(diagnosis),
+        figures=_figures(diagnosis),
+        not_verified=diagnosis.not_known,
+        provenance=PageProvenance.of(facts),
     )
+    words = words_in(_said(diagnosis))
     sections = [
         Heading(2, "findings", "Findings"),
         *(Heading(3, f"finding-{k}", _short_title(finding)) for k, finding in enumerate(diagnosis.findings, 1)),
         *([Heading(2, "pictures", "Figures")] if figures else []),
         *([Heading(2, "numbers", "Key numbers")] if len(diagnosis.figures) else []),
         *([Heading(2, "not-known", "What this log does not tell")] if diagnosis.not_known else []),
-        Heading(2, "provenance", "Provenance"),
+        *closing_headings(words),
     ]
     html = render_template(
         "diagnosis.html.j2",
@@ -160,9 +141,20 @@ def write_diagnosis_page(
         index_href=index_href(page),
         pictures=[{"png": base64.b64encode(png).decode(), "alt": alt, "caption": text} for png, alt, text in figures],
         rows=_number_rows(diagnosis),
-        provenance=provenance_rows(inputs=inputs, command=command),
+        words=words,
+        provenance=provenance_rows(facts),
     )
     return write_page(page, html, summary)
+
+
+def closing_headings(words: Sequence[Word]) -> list[Heading]:
+    """Of the sections with which every page ends."""
+    return [*([Heading(2, "words", "Words")] if words else []), Heading(2, "provenance", "Provenance")]
+
+
+def _said(diagnosis: Diagnosis) -> list[str]:
+    findings = [text for each in diagnosis.findings for text in (each.title, *each.evidence, each.next_action)]
+    return [diagnosis.verdict, *findings, *diagnosis.not_known, *(row["name"] for row in _number_rows(diagnosis))]
 
 
 def _fault(diagnosis: Diagnosis) -> Literal["found", "suspected", "none"] | None:
@@ -203,7 +195,7 @@ def figure_text(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return number(value) if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
     return str(value)
 
 
@@ -218,6 +210,21 @@ def _number_rows(diagnosis: Diagnosis) -> list[dict[str, str]]:
         }
         for row in rows
     ]
+
+
+def _figures(diagnosis: Diagnosis) -> tuple[Figure, ...]:
+    """The key numbers of a diagnosis; those that are words have no value."""
+    rows: Sequence[Mapping[Any, Any]] = diagnosis.figures.to_dict("records")
+    return tuple(
+        Figure(
+            name=_words(row["name"]),
+            value=None if row["value"] is None or row["value"] != row["value"] else float(row["value"]),
+            text=_words(row["text"]) or None,
+            unit=_words(row["unit"]),
+            source=_words(row["source"]) or None,
+        )
+        for row in rows
+    )
 
 
 def _words(value: object) -> str:
@@ -245,6 +252,6 @@ def _environment() -> Environment:
     )
     style = (TEMPLATES / "pages" / "style.css").read_text(encoding="utf-8")
     environment.globals.update(csp=CONTENT_SECURITY_POLICY, css=Markup(style), version=__version__)  # noqa: S704
-    environment.filters.update(figure=figure_text, when=when, flags=keep_flags)
+    environment.filters.update(figure=figure_text, when=when, flags=keep_flags, word=word_of)
     environment.filters.update(first_line=lambda text: text.partition("\n")[0])
     return environment

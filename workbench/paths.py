@@ -38,6 +38,19 @@ def project_root() -> Path:
     )
 
 
+def check_stated_root() -> None:
+    """Refuse a ``$WORKBENCH_ROOT`` that is not there, before a command makes folders in it.
+
+    Raises
+    ------
+    UsageError
+        When it is set and no folder.
+    """
+    stated = os.environ.get(ROOT_ENV)
+    if stated and not Path(stated).is_dir():
+        raise UsageError("no such folder", where=f"{ROOT_ENV}={stated}", next_step="set it to a checkout, or unset it")
+
+
 def campaigns_dir() -> Path:
     return project_root() / "data" / "campaigns"
 

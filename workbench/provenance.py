@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
 import shlex
@@ -18,18 +19,20 @@ from workbench.errors import UsageError
 from workbench.files import as_text
 from workbench.hashes import hash_file, hash_folder
 from workbench.paths import WORKING, project_root
-from workbench.spec import SECRET_FLAGS
+from workbench.spec import SECRET_FLAGS, is_secret_variable
 
 LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
+_BEGIN = r"(?:\b|(?<=\\[nrt]))"  # also behind a line break that JSON or Python has written as two letters
 SECRETS = (
-    r"\b(?:hf_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)([A-Za-z0-9_-]{16,})",
-    r"\bsk-([A-Za-z0-9_-]{20,})",
-    r"\bBearer ([A-Za-z0-9._~+/=-]{8,})",
+    rf"{_BEGIN}(?:hf_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)([A-Za-z0-9_-]{{16,}})",
+    rf"{_BEGIN}sk-([A-Za-z0-9_-]{{20,}})",
+    rf"{_BEGIN}Bearer ([A-Za-z0-9._~+/=-]{{8,}})",
     r"://([^\s/@'\"]{1,200}:[^\s/@'\"]{1,200})@",
-    rf"\b(?:{'|'.join(sorted(SECRET_FLAGS - {'token'}))})['\"]? ?[=:] ?['\"]([^'\"\n]{{4,500}})['\"]",
+    rf"\b(?:{'|'.join(sorted(SECRET_FLAGS - {'token'}))})\\?['\"]? ?[=:] ?\\?['\"]([^'\"\n]{{4,500}}?)\\?['\"]",
 )
 """Patterns of secrets that nobody named: access tokens, passwords in URLs, printed arguments. Group 1 is secret."""
 _SECRETS = tuple(map(re.compile, SECRETS))
+_SHORTEST_VALUE = 8  # of a variable that is looked for in any text; shorter ones are words of other meanings, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,18 @@ def redact(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Text in which what looks like a secret is replaced, whoever wrote it."""
+    """Text in which what looks like a secret is replaced, whoever wrote it, and this process's own secret variables."""
+    for value in _own_secrets():
+        text = text.replace(value, "***")
     for pattern in _SECRETS:
         text = pattern.sub(lambda found: found[0].replace(found[1], "***"), text)
     return text
+
+
+def _own_secrets() -> list[str]:
+    """Values that servers repeat when they refuse a key, longest first."""
+    named = {value for name, value in os.environ.items() if len(value) >= _SHORTEST_VALUE and is_secret_variable(name)}
+    return sorted(named, key=len, reverse=True)
 
 
 def _private_folders() -> list[tuple[str, str]]:

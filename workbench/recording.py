@@ -243,7 +243,7 @@ def write_measured(path: Path, windows: Windows, served: Served, *, since: float
     _note_afterwards(path, windows.server_info or {}, served)
     for name, text in (("before", windows.metrics_before), ("after", windows.metrics_after)):
         if text is not None:
-            write_atomic(path / f"metrics.{name}.prom", text)
+            write_atomic(path / f"metrics.{name}.prom", without_secrets(text))  # labels name paths
 
 
 def resolved(info: Mapping[str, object], argv: Sequence[str]) -> dict[str, object]:

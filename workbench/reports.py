@@ -11,6 +11,7 @@ from pathlib import Path
 from workbench.analysis.wording import count
 from workbench.campaigns import campaign_folders, campaigns_named
 from workbench.errors import InputError, SpecError
+from workbench.nightly import NOTHING, Since, overview, since_last_good, worse_lines
 from workbench.paths import notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
 from workbench.spec import CampaignInfo, Drafter
 from workbench.store import Campaign, read_campaign, read_head
@@ -61,11 +62,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job with the place of its executed notebook and the fingerprint of what the page is made from."""
+    """A job with the place of its executed notebook and the fingerprint of what the page is made from.
+
+    ``since`` holds the figures of its campaign beside the last good ones, where the page is the one that shows them.
+    """
 
     job: Job
     output: Path
     made_from: str | None
+    since: Since = NOTHING
 
     @property
     def page(self) -> Path:
@@ -74,11 +79,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a build: one line for the terminal, the index, and whether everything is in order."""
+    """What came of a build: one line for the terminal, the index, and whether everything is in order.
+
+    ``overview`` has a line for each campaign, ``worse`` one for each figure that got worse since it was last good.
+    """
 
     summary: str
     index: Path
     all_ok: bool
+    overview: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
 
 
 def plan(campaigns: Sequence[Outline], notebooks: Sequence[str] | None = None, *, chosen: bool = False) -> list[Job]:
@@ -169,7 +179,9 @@ def list_pages(*, campaigns: Sequence[str] | None = None, notebooks: Sequence[st
 
 
 def _no_campaign() -> str:
-    return f"no campaign in {recorded_dir()} or {runs_dir()}"
+    return (
+        f"no campaign in {recorded_dir()} or {runs_dir()} (workbench run measures one, workbench import brings results)"
+    )
 
 
 def build(
@@ -196,7 +208,8 @@ def build(
     read, faults = _read(campaigns, partial(_read_tables, workers=workers, say=say))
     for fault in faults:
         say(f"left out: {fault}")
-    pages = _placed(plan(read, wanted, chosen=bool(campaigns)))
+    since = {campaign.path: since_last_good(campaign.path) for campaign in read}
+    pages = _placed(plan(read, wanted, chosen=bool(campaigns)), since)
     kept = [] if force else [page for page in pages if is_unchanged(page.page, page.made_from)]
     todo = [page for page in pages if page not in kept]
     if pages:
@@ -206,19 +219,29 @@ def build(
     bad = _make(todo, workers, say) if todo else 0
     index = build_index(reports_dir())
     made = _made(pages, kept, bad) if pages or faults else _no_campaign()
-    return Outcome(f"{made}. Open:", index, not bad and not faults)
+    named = {_reference(campaign): since[campaign.path] for campaign in read}
+    lines, worse = overview(named, [page.page for page in pages]), worse_lines(named)
+    return Outcome(f"{made}. Open:", index, not bad and not faults, lines, worse)
 
 
-def _placed(jobs: Sequence[Job]) -> list[Planned]:
+def _placed(jobs: Sequence[Job], since: Mapping[Path, Since]) -> list[Planned]:
     from workbench.reuse import fingerprints
 
+    shown = [since[job.campaigns[0].path] if job.notebook == CAMPAIGN else NOTHING for job in jobs]
     made_from = fingerprints(
-        (notebooks_dir() / f"{job.notebook}.ipynb", job.parameters, [campaign.path for campaign in job.campaigns])
-        for job in jobs
+        (
+            notebooks_dir() / f"{job.notebook}.ipynb",
+            {**job.parameters, **said.fingerprint},
+            [campaign.path for campaign in job.campaigns],
+        )
+        for job, said in zip(jobs, shown, strict=True)
     )
     # Resolved, because the runs that come back name their outputs so.
     folder = reports_dir().resolve()
-    return [Planned(job, folder / f"{job.page}.ipynb", key) for job, key in zip(jobs, made_from, strict=True)]
+    return [
+        Planned(job, folder / f"{job.page}.ipynb", key, said)
+        for job, key, said in zip(jobs, made_from, shown, strict=True)
+    ]
 
 
 def _outlook(todo: Sequence[Planned], kept: int, workers: int) -> str:
@@ -260,6 +283,8 @@ def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> 
             made_from=page.made_from,
             inputs=[campaign.path for campaign in page.job.campaigns],
             command=page.job.command,
+            since=page.since.changes,
+            attempts=page.since.attempts,
         )
         bad += made.summary.status != "ok"
         took = "" if run.duration_s is None else f" ({run.duration_s:.1f} s)"

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from workbench.files import read_small
-from workbench.page import SUMMARY_SUFFIX, PageStatus, Summary
 from workbench.paths import reference_points_csv
 from workbench.provenance import hash_path, versions
+from workbench.summary import SUMMARY_SUFFIX, PageStatus, Summary
 
 _PACKAGE = Path(__file__).parent
 _UNKNOWN = "not known"
@@ -42,11 +42,16 @@ def last_summary(page: Path) -> Summary | None:
 
 
 def is_unchanged(page: Path, fingerprint: str | None) -> bool:
-    """Whether a whole page of this fingerprint is there; a partial or failed one is always built again."""
+    """Whether a whole page of this fingerprint is there; a partial or failed one is always built again.
+
+    So is one that is not the page that its summary tells of: two commands wrote it at once, or somebody changed it.
+    """
     if fingerprint is None or not (page.is_file() and page.with_suffix(".ipynb").is_file()):
         return False
     summary = last_summary(page)
-    return summary is not None and summary.status is PageStatus.OK and summary.made_from == fingerprint
+    if summary is None or summary.status is not PageStatus.OK or summary.made_from != fingerprint:
+        return False
+    return hash_path(page) == summary.page_sha256
 
 
 def _fingerprint(parts: Sequence[str]) -> str | None:

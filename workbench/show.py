@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 import pandas as pd
 from markupsafe import Markup
 
 from workbench.analysis.answers import Answer
 from workbench.analysis.diagnosis import Diagnosis, Finding
+from workbench.analysis.key_figures import KeyFigures
 from workbench.analysis.wording import count, few
 from workbench.errors import Problem
 from workbench.spec import CampaignInfo
@@ -32,6 +34,13 @@ def answer(said: Answer) -> None:
 def headline(said: Answer) -> dict[str, str]:
     """The numbers below the answer, as the last expression of a cell tagged ``headline``."""
     return dict(said.headline)
+
+
+def key_figures(found: KeyFigures) -> None:
+    """The numbers for ``summary.json``, from a cell tagged ``figures``, which the page itself does not show."""
+    from IPython.display import JSON, display
+
+    display(JSON(asdict(found), expanded=False))  # type: ignore[no-untyped-call]
 
 
 def points(said: Answer) -> None:

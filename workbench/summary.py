@@ -94,8 +94,9 @@ class PageProvenance(Frozen):
 class Summary(Frozen):
     """A page in short; the index is made from these.
 
-    ``fault`` is what a diagnosis found; ``made_from`` is the fingerprint of everything that the page was made from;
-    ``since_last_good`` is missing where no run was measured before, ``not_verified`` says what nobody could check.
+    ``fault`` is what a diagnosis found; ``made_from`` is the fingerprint of everything that the page was made from,
+    ``page_sha256`` (first 16 digits) that of the page itself, as it was built. ``since_last_good`` is missing where no
+    run was measured before, ``not_verified`` says what nobody could check.
     """
 
     version: int = VERSION
@@ -112,6 +113,7 @@ class Summary(Frozen):
     duration_s: float | None = None
     fault: Literal["found", "suspected", "none"] | None = None
     made_from: str | None = None
+    page_sha256: str | None = None
     figures: tuple[Figure, ...] = ()
     figures_left_out: int = 0
     not_verified: tuple[str, ...] = ()

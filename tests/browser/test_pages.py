@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from browser_checks import SCHEMES, WIDTHS, faults, look_at
 from notebook_files import HOSTILE, code, finished_run, markdown, raised, shown, stream, write_notebook
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from workbench.analysis.diagnosis import Certainty, Diagnosis, Finding
 from workbench.index import build_index
@@ -179,6 +179,62 @@ def test_the_index_leads_to_pages_and_skip_link_works(browser: Browser, pages: d
         assert tab.evaluate("document.activeElement.className") == "skip"
         tab.keyboard.press("Enter")
         assert tab.evaluate("document.activeElement.id") == "main"
+    finally:
+        tab.close()
+
+
+def visible_links(tab: Page) -> list[str]:
+    """The links of the index that can be seen, in the order in which the Tab key reaches them."""
+    links = "links => links.filter(a => a.checkVisibility()).map(a => a.textContent)"
+    return [str(text) for text in tab.eval_on_selector_all("main a", links)]
+
+
+def test_the_index_filters_and_sorts_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    summary = {"kind": "report", "status": "ok", "campaign": "a", "notebook": "20_report_campaign.ipynb"}
+    pages: dict[str, dict[str, str]] = {
+        "Zebra": {"finished_at": "2026-11-03T10:00:00+00:00"},
+        "Apple": {"finished_at": "2026-11-01T10:00:00+00:00", "campaign": "b", "status": "failed", "reason": "x"},
+        "Log": {"finished_at": "2026-11-02T10:00:00+00:00", "kind": "diagnosis", "campaign": ""},
+    }
+    for title, more in pages.items():
+        (tmp_path / f"{title}.html").write_text("page")
+        (tmp_path / f"{title}.summary.json").write_text(json.dumps({**summary, "title": title, **more}))
+    index = build_index(tmp_path)
+    tab = browser.new_page()
+    try:
+        tab.goto(index.resolve().as_uri())
+        assert tab.evaluate("document.scripts.length") == 0
+        assert visible_links(tab) == ["Log", "Zebra", "Apple"]  # by campaign, one's own logs first
+        tab.check("#order-newest")
+        assert visible_links(tab) == ["Zebra", "Log", "Apple"]
+        tab.check("#order-title")
+        assert visible_links(tab) == ["Apple", "Log", "Zebra"]
+        tab.check("#state-attention")
+        assert visible_links(tab) == ["Apple"]
+        tab.check("#order-campaign")
+        assert (visible_links(tab), tab.locator("main .group:visible h2").all_inner_texts()) == (["Apple"], ["b"])
+        tab.check("#state-all")
+        tab.get_by_label("Diagnosis").focus()
+        tab.keyboard.press("Space")  # by keyboard alone
+        assert visible_links(tab) == ["Log"]
+    finally:
+        tab.close()
+    seen = look_at(browser, index, scheme="dark", width=400)
+    assert faults(seen, index, width=400) == []
+
+
+def test_words_and_sections_can_be_reached_and_have_addresses(browser: Browser, pages: dict[str, Path]) -> None:
+    tab = browser.new_page()
+    try:
+        tab.goto(pages["report"].resolve().as_uri())
+        tab.locator("main h2 a.self", has_text="Section").focus()
+        tab.keyboard.press("Enter")
+        assert tab.url.endswith("#Section")
+        tab.locator("a.term", has_text="accept length").first.focus()
+        tab.keyboard.press("Enter")
+        assert tab.url.endswith("#word-accept-length")
+        assert tab.locator("#word-accept-length").evaluate("element => element.matches(':target')")
+        assert tab.locator("#word-accept-length dd").is_visible()
     finally:
         tab.close()
 

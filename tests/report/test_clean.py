@@ -7,7 +7,7 @@ from bs4 import BeautifulSoup
 from notebook_files import HOSTILE
 
 from workbench.page import Heading
-from workbench.report.clean import clean, finish, plain_text
+from workbench.report.clean import clean, define_words, finish, plain_text
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -80,6 +80,39 @@ def test_headings_get_unique_ids_below_the_title_and_make_the_contents() -> None
     assert len(ids) == len(set(ids))
     assert "main" not in ids
     assert [str(soup.find(id=heading.id).get_text()) for heading in headings] == [h.text for h in headings]  # type: ignore[union-attr]
+
+
+def test_headings_link_to_themselves_unless_they_hold_a_link() -> None:
+    html, _, _ = finish("<h2>Speed <em>now</em></h2><h3>A <a href='#x'>link</a></h3>")
+    soup = BeautifulSoup(html, "html.parser")
+    link = soup.select_one("h2 > a.self")
+    assert link is not None and (link["href"], str(link.em)) == ("#Speed-now", "<em>now</em>")
+    assert [str(a["href"]) for a in soup.select("h3 a")] == ["#x"]
+
+
+def test_words_are_linked_to_their_definition_where_they_first_stand() -> None:
+    html, words = define_words(
+        "<h2>Break-even</h2><pre>baseline</pre><p>The break-even &lt;b&gt; of <code>steps</code>; break-even again.</p>"
+        "<table><thead><tr><th>accept length</th></tr></thead><tbody><tr><th>the drafter</th><td>tree</td></tr></tbody>"
+        "</table><p><a href='#x'>baseline</a></p>",
+        also=["speedup", "no word"],
+    )
+    soup = BeautifulSoup(html, "html.parser")
+    assert [(a["href"], a.get_text()) for a in soup.select("a.term")] == [
+        ("#word-break-even", "break-even"),
+        ("#word-accept-length", "accept length"),
+    ]
+    assert soup.p is not None and soup.p.get_text() == "The break-even <b> of steps; break-even again."
+    assert "baseline speed / speculative speed" in str(soup.select("a.term")[0]["title"])
+    assert [word.name for word in words] == ["accept length", "break-even", "speedup"]
+
+
+def test_ids_of_definitions_cannot_be_taken() -> None:
+    html, _, _ = finish("<p id='word-break-even'>x</p><h2>words</h2>")
+    assert [tag["id"] for tag in BeautifulSoup(html, "html.parser").find_all(id=True)] == [
+        "word-break-even-2",
+        "words-2",
+    ]
 
 
 def test_tables_scroll_in_a_named_box_and_have_no_empty_headers() -> None:

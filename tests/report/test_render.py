@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from workbench.errors import InputError
 from workbench.page import CONTENT_SECURITY_POLICY, Page
 from workbench.report import render_page
 from workbench.spec import RunState
+from workbench.summary import Change
 
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
 
@@ -69,8 +71,8 @@ def test_a_good_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [p.get_text() for p in soup.select("p.answer")] == ["It pays."]
     assert [li.get_text() for li in soup.select(".points li")] == ["By 1.25 x."]
     assert [li.get_text() for li in soup.select(".actions li")] == ["enable it."]
-    assert [d.get_text() for d in soup.select(".headline dd")] == ["1.251", "1,200", "not measured"]
-    assert [a["href"] for a in soup.select("nav a")] == ["#Speed", "#Cost", "#provenance"]
+    assert [d.get_text() for d in soup.select(".headline dd")] == ["1.25", "1,200", "not measured"]
+    assert [a["href"] for a in soup.select("nav a")] == ["#Speed", "#Cost", "#words", "#provenance"]
     assert all(soup.find(id=str(a["href"])[1:]) for a in soup.select("nav a, main a[href^='#']"))
     image = soup.select_one("main figure img")
     assert image is not None
@@ -97,7 +99,12 @@ def test_a_good_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (page.summary.status, page.images_without_alt) == ("ok", 0)
     assert page.size_bytes == page.path.stat().st_size < 40_000
-    assert json.loads((tmp_path / "n.summary.json").read_text()) == {
+    written = json.loads((tmp_path / "n.summary.json").read_text())
+    said = written.pop("provenance")
+    assert (said["command"], said["inputs"]) == ("workbench report 'a b'", {"./data.csv": "ba7816bf8f01cfea"})
+    assert said["parameters"] == {"campaign": "kimi", "limit": None}
+    assert written == {
+        "version": 1,
         "kind": "report",
         "title": "Report of <kimi>",
         "status": "ok",
@@ -109,6 +116,10 @@ def test_a_good_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "notebook": "20_report.ipynb",
         "duration_s": 12.5,
         "made_from": "0123",
+        "page_sha256": hashlib.sha256(page.path.read_bytes()).hexdigest()[:16],
+        "figures": [],
+        "figures_left_out": 0,
+        "not_verified": [],
     }
     assert soup.select(".badge") == []
     assert soup.select_one(".kicker").get_text() == "Campaign kimi_k25: Kimi <8>"  # type: ignore[union-attr]
@@ -212,3 +223,73 @@ def test_a_file_that_is_no_notebook(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(InputError, match="not a notebook"):
         render_page(path, tmp_path / "n.html", run=finished_run(path))
+
+
+def test_figures_go_into_the_summary_and_not_onto_the_page(tmp_path: Path) -> None:
+    given = {
+        "figures": [
+            {"name": "speedup", "value": 1.25, "low": 1.2, "high": 1.3, "unit": "ratio", "run": "r", "verdict": "win"},
+            {"name": "speedup", "value": "fast", "unit": "ratio"},
+        ],
+        "not_verified": ["3 of 4 speedups not decidable"],
+        "left_out": 7,
+    }
+    figures = code(
+        "show.key_figures(x)", "figures", outputs=[shown({"application/json": given, "text/plain": "secret"})]
+    )
+    problems = code("p", "problems", outputs=[stream("1 run left out\n")])
+    page, soup = rendered(tmp_path, *GOOD, figures, problems)
+    (figure,) = page.summary.figures
+    assert (figure.value, figure.low, figure.high, figure.unit, figure.verdict) == (1.25, 1.2, 1.3, "ratio", "win")
+    assert page.summary.figures_left_out == 7
+    assert page.summary.not_verified == (
+        "3 of 4 speedups not decidable",
+        "1 figures of the notebook could not be used",
+        "1 run left out",
+    )
+    assert "secret" not in soup.get_text()
+
+
+CHANGE = Change(
+    run="eagle3-c1-bbbbbb",
+    label="eagle3 <c1>",
+    figure="decode speed",
+    unit="tok/s",
+    verdict="worse",
+    role="speculative",
+    prompt_set="mix",
+    value=80.0,
+    before=100.0,
+    ratio=0.8,
+    low=0.78,
+    high=0.82,
+    good_at="2026-01-01",
+    num_good=2,
+    changed="sglang 0.5.14 -> 0.5.16",
+)
+
+
+def test_what_got_worse_stands_at_the_top_and_every_comparison_below(tmp_path: Path) -> None:
+    same = CHANGE.model_copy(update={"verdict": "no change beyond noise", "figure": "accept length"})
+    page, soup = rendered(tmp_path, *GOOD, since=[same, CHANGE], attempts=["r: the attempt failed"])
+    (banner,) = soup.select(".banner.failed")
+    assert [li.get_text() for li in banner.select("li")] == [
+        "eagle3 <c1>, mix: decode speed 0.80x (0.78-0.82): 80 tok/s, 100 when it was last good (2026-01-01); "
+        "since then sglang 0.5.14 -> 0.5.16"
+    ]
+    assert [a["href"] for a in soup.select("nav a")][-3:] == ["#since", "#words", "#provenance"]
+    section = soup.select_one("section[aria-labelledby=since]")
+    assert section is not None
+    assert "1 of 2 figures got worse since the last good run; 1 as before." in section.get_text()
+    assert "Not measured again: r: the attempt failed" in section.get_text()
+    rows = [[cell.get_text() for cell in row.select("th, td")] for row in section.select("tbody tr")]
+    # Worst first.
+    assert [row[6] for row in rows] == ["worse", "no change beyond noise"]
+    assert page.summary.since_last_good is not None
+    assert [change.figure for change in page.summary.worse] == ["decode speed"]
+    assert "r: the attempt failed" in page.summary.not_verified
+
+
+def test_nothing_is_said_of_earlier_runs_where_there_are_none(tmp_path: Path) -> None:
+    page, soup = rendered(tmp_path, *GOOD)
+    assert page.summary.since_last_good is None and soup.find(id="since") is None

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from workbench import theme
 from workbench.errors import UsageError
-from workbench.theme.show import DOWNLOAD_LIMIT_BYTES, csv_link, digits, heading
+from workbench.theme.show import DOWNLOAD_LIMIT_BYTES, collecting, csv_link, digits, display_html, heading
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -173,6 +173,20 @@ def test_digits(value: float, text: str) -> None:
 )
 def test_headings_are_words_with_units(column: str, text: str) -> None:
     assert heading(column) == text
+
+
+def test_what_is_collected_is_not_displayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    displayed: list[object] = []
+    monkeypatch.setattr("IPython.display.display", lambda *shown, **_: displayed.append(shown))
+    with collecting() as pieces:
+        display_html(Markup("<p>a</p>"), "a")
+        with collecting() as inner:
+            display_html(Markup("<p>b</p>"), "b")
+    assert (pieces, inner) == ([(Markup("<p>a</p>"), "a")], [(Markup("<p>b</p>"), "b")])
+    with pytest.raises(ZeroDivisionError), collecting():
+        _ = 1 / 0
+    display_html(Markup("<p>c</p>"), "c")
+    assert displayed == [({"text/html": "<p>c</p>", "text/plain": "c"},)]
 
 
 def test_showing_puts_out_html_and_a_text_for_those_without(monkeypatch: pytest.MonkeyPatch) -> None:

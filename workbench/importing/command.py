@@ -163,7 +163,7 @@ def _keep_log(log: Path, server: Path, run: Path) -> str:
     with copy.open("wb") as file:
         for chunk in read_chunks(log, []):
             file.write(chunk)
-    blank_out(copy, secret_values([], {}))
+    blank_out(copy, secret_values([], os.environ))
     return os.path.relpath(copy, run)
 
 

@@ -194,4 +194,5 @@ def clean(text: str | None) -> str | None:
 
 
 def _last(path: str) -> str:
-    return PurePath(path.rstrip("/")).name
+    """The last part of a path or an address, cleaned before it is cut: what is left of a secret would not look so."""
+    return PurePath(without_secrets(as_text(path)).rstrip("/")).name

@@ -16,6 +16,7 @@ from workbench.launch.failure import TAIL_BYTES, LaunchFailure, explain, is_fata
 from workbench.launch.guard import Guard
 from workbench.parse.records import EventKind, LogEvent, Record
 from workbench.parse.server_log import iter_records
+from workbench.provenance import without_secrets
 
 FATAL_GRACE_S = 20.0
 """A server that has said something fatal may still end by itself, with more to say."""
@@ -105,13 +106,16 @@ def server_address(url: str) -> SplitResult:
     Raises
     ------
     UsageError
-        When it is none.
+        When it is none, or holds a password.
     """
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
+        if parts.username or parts.password:
+            advice = "give the key in WORKBENCH_API_KEY: URLs are written down"
+            raise UsageError("a URL with a password in it", where=f"the URL of {parts.hostname}", next_step=advice)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
-    raise UsageError("not the URL of a server", where=url, next_step="give http://HOST:PORT")
+    raise UsageError("not the URL of a server", where=without_secrets(url), next_step="give http://HOST:PORT")
 
 
 def answers(url: str, timeout_s: float) -> bool:

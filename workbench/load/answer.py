@@ -7,9 +7,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from workbench.provenance import without_secrets
+
 # The histogram of correct drafts a verify step: the first name since 0.5.12, the other one in 0.5.9 to 0.5.20.
 HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _SHOWN = 200
+_LOOKED_AT = 8192
 
 
 class AnswerFault(Exception):
@@ -195,8 +198,13 @@ def _ids(event: Mapping[str, object]) -> list[int] | None:
 
 def _message(error: object) -> str:
     message = error.get("message", error) if isinstance(error, dict) else error
-    return str(message)[:_SHOWN]
+    return shown(str(message), _SHOWN)
 
 
 def _cut(data: bytes) -> str:
-    return repr(data[:_SHOWN].decode("utf-8", "replace"))
+    return repr(shown(data[:_LOOKED_AT].decode("utf-8", "replace"), _SHOWN))
+
+
+def shown(text: str, most: int) -> str:
+    """The beginning of what a server said, without secrets: half a one would not look like one."""
+    return without_secrets(text[:_LOOKED_AT])[:most]

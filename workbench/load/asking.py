@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import aiohttp
 
-from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
+from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer, shown
 from workbench.load.wire import auth_headers, whole
 
 _HEADERS = {"Content-Type": "application/json"}
 _CONNECT_S = 30.0
 # Servers close idle connections after 5 s (uvicorn's default); one that is about to go must not be used again.
 _KEEP_ALIVE_S = 2.0
-_SHOWN_BYTES = 300
+_SHOWN = 300
+_READ_BYTES = 4096
 
 
 def open_session(timeout_s: float) -> aiohttp.ClientSession:
@@ -33,8 +34,8 @@ async def ask(
     try:
         async with session.post(url, data=body) as response:
             if response.status != 200:
-                said = (await response.content.read(_SHOWN_BYTES)).decode("utf-8", "replace").strip()
-                return None, f"HTTP {response.status}: {said}"
+                said = (await response.content.read(_READ_BYTES)).decode("utf-8", "replace").strip()
+                return None, f"HTTP {response.status}: {shown(said, _SHOWN)}"
             if clock is None:
                 return read_answer(await whole(response)), None
             reader = EventReader()

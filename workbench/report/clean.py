@@ -7,13 +7,16 @@ no style, no form, no frame, no redirect; pictures and downloads only as ``data:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import nh3
 from bs4 import BeautifulSoup, Tag
+from bs4.element import NavigableString
 from markupsafe import Markup
 
 from workbench.page import Heading
 from workbench.paths import slug
+from workbench.words import WORDS, Word, pattern, word_of, words_in
 
 _TAGS = {
     *("a", "abbr", "b", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd", "del", "details"),
@@ -37,7 +40,13 @@ _BLOCKS = ("br", "dd", "div", "dt", "h1", "h2", "h3", "h4", "li", "p", "tr")
 _IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]+")
 _DOWNLOAD = re.compile(r"data:(text/csv|text/plain|application/json)[;,]")
 _NO_ALT = "No description has been provided for this image"  # put in by nbconvert
-_RESERVED_IDS = {"main", "contents-title", "why", "provenance", "failure", "failure-title"}
+_RESERVED_IDS = {
+    *("main", "contents-title", "why", "provenance", "failure", "failure-title", "since", "worse", "words"),
+    *(word.id for word in WORDS),
+}
+# Where a word is linked to its definition: running text and the heads of columns, not names of runs, not code.
+_DEFINED_IN = "p, li, figcaption, thead th"
+_NOT_IN = ["a", "code", "pre", "summary", "h2", "h3", "h4", "dfn"]
 
 
 def clean(html: str) -> Markup:
@@ -76,7 +85,7 @@ def _keep_attribute(tag: str, name: str, value: str) -> str | None:
 def finish(fragment: str) -> tuple[Markup, list[Heading], int]:
     """Make a fragment fit for the page around it.
 
-    Headings start at level 2 and have unique ids, wide tables and figures scroll inside their own boxes,
+    Headings start at level 2, have unique ids and link to themselves; wide tables and figures scroll inside boxes;
     empty header cells (the corner of a DataFrame) are no headers, a picture without a source becomes text.
 
     Returns
@@ -112,10 +121,52 @@ def _number_headings(soup: BeautifulSoup) -> list[Heading]:
             heading["id"] = identifier
         if text:
             headings.append(Heading(int(heading.name[1]), identifier, text))
+            _link_to_itself(soup, heading)
     for other in soup.find_all(id=True):
         if other.name not in ("h2", "h3", "section"):
             other["id"] = _unused(str(other["id"]), used)
     return headings
+
+
+def _link_to_itself(soup: BeautifulSoup, heading: Tag) -> None:
+    """The address of a section is the address of its heading."""
+    if heading.find("a") is None:
+        link = soup.new_tag("a", attrs={"class": "self", "href": f"#{heading['id']}"})
+        link.extend(list(heading.contents))
+        heading.append(link)
+
+
+def define_words(fragment: str, *, also: Iterable[str] = ()) -> tuple[Markup, list[Word]]:
+    """Link each word of the glossary to its definition on the page, where it first stands.
+
+    Returns
+    -------
+    fragment, the words found there or in ``also``
+    """
+    soup = BeautifulSoup(fragment, "html.parser")
+    found: set[Word] = set()
+    for element in soup.select(_DEFINED_IN):
+        for text in element.find_all(string=pattern()):
+            if text.find_parent(_NOT_IN) is None:
+                _define(soup, text, found)
+    found.update(words_in(also))
+    return Markup(soup), [word for word in WORDS if word in found]  # noqa: S704 - made from cleaned parts
+
+
+def _define(soup: BeautifulSoup, text: NavigableString, found: set[Word]) -> None:
+    pieces: list[str | Tag] = []
+    end = 0
+    for match in pattern().finditer(text):
+        word = word_of(match[0])
+        if word is None or word in found:
+            continue
+        found.add(word)
+        link = soup.new_tag("a", attrs={"class": "term", "href": f"#{word.id}", "title": word.meaning})
+        link.string = match[0]
+        pieces += [str(text[end : match.start()]), link]
+        end = match.end()
+    if pieces:
+        text.replace_with(*pieces, str(text[end:]))
 
 
 def _unused(wanted: str, used: set[str]) -> str:

@@ -6,6 +6,7 @@ Tags
                ``Next:`` are what to do. The first line is also what the index shows.
 ``headline``   a dict of names and numbers (``display(JSON({...}))`` or a dict as the last expression), shown below the
                answer and in the index.
+``figures``    ``{"figures": [...], "not_verified": [...], "left_out": n}`` for the summary beside the page, not shown.
 ``problems``   whatever it shows makes the page "partial": input that could not be used.
 ``remove-cell``, ``remove-output``   left out of the page.
 """
@@ -16,7 +17,7 @@ import ast
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from workbench.provenance import redact
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode  # at run time `render` imports nbformat, in the quick way
 
 NEXT = "Next:"
-ANSWER, HEADLINE, PROBLEMS = "answer", "headline", "problems"
+ANSWER, HEADLINE, PROBLEMS, FIGURES = "answer", "headline", "problems", "figures"
 # The first of these that an output has is shown.
 SHOWN_KINDS = (
     "text/html",
@@ -64,6 +65,7 @@ class Contents:
     cells: list[NotebookNode]
     problems: list[NotebookNode]
     code: list[str]
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 def take_apart(notebook: NotebookNode, *, finished: bool = True) -> Contents:
@@ -79,7 +81,9 @@ def take_apart(notebook: NotebookNode, *, finished: bool = True) -> Contents:
     code = [cell for cell in cells if cell.cell_type == "code"]
     for cell in code:
         _prepare(cell)
-    said = {tag: [o for cell in code if _purpose(cell) == tag for o in cell.outputs] for tag in (ANSWER, HEADLINE)}
+    said = {
+        tag: [o for cell in code if _purpose(cell) == tag for o in cell.outputs] for tag in (ANSWER, HEADLINE, FIGURES)
+    }
     return Contents(
         title=title,
         answer=parse_answer("\n".join(map(_text, said[ANSWER]))),
@@ -87,6 +91,7 @@ def take_apart(notebook: NotebookNode, *, finished: bool = True) -> Contents:
         cells=[cell for cell in cells if _purpose(cell) is None],
         problems=[cell for cell in code if _purpose(cell) == PROBLEMS and cell.outputs],
         code=[cell.source for cell in code if cell.source.strip()],
+        figures={name: value for output in said[FIGURES] for name, value in _json_of(output).items()},
     )
 
 
@@ -122,7 +127,7 @@ def _purpose(cell: NotebookNode) -> str | None:
     """The tag that takes a cell out of the body; a cell that raised stays there, to be seen."""
     if cell.cell_type != "code" or any(output.output_type == "error" for output in cell.outputs):
         return None
-    return next((tag for tag in (ANSWER, HEADLINE, PROBLEMS) if tag in _tags(cell)), None)
+    return next((tag for tag in (ANSWER, HEADLINE, PROBLEMS, FIGURES) if tag in _tags(cell)), None)
 
 
 def _take_title(cells: list[NotebookNode]) -> str | None:
@@ -186,6 +191,11 @@ def _headline(output: NotebookNode) -> dict[str, Scalar]:
     if not isinstance(found, Mapping):
         found = _literal(output.data.get("text/plain", ""))
     return {str(name): _scalar(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _json_of(output: NotebookNode) -> Mapping[str, Any]:
+    found = None if output.output_type == "stream" else output.data.get(_JSON)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _scalar(value: object) -> Scalar:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from pydantic import ValidationError
 from traitlets.config import Config
 
 from workbench.errors import InputError
 from workbench.light_import import IRI_GRAMMAR, hidden
 from workbench.notebook import NotebookRun
-from workbench.page import TEMPLATES, Heading, Page, PageStatus, Summary, index_href, render_template, when, write_page
-from workbench.provenance import provenance_rows, redact
-from workbench.report.clean import clean, finish
+from workbench.page import TEMPLATES, Heading, Page, closing_headings, index_href, render_template, when, write_page
+from workbench.provenance import provenance_facts, provenance_rows, redact
+from workbench.report.clean import clean, define_words, finish, plain_text
 from workbench.report.contents import SHOWN_KINDS, Contents, take_apart
+from workbench.since import since_section
 from workbench.spec import RunState
+from workbench.summary import Change, Figure, PageProvenance, PageStatus, Summary
 
 with hidden(IRI_GRAMMAR):
     import nbformat
@@ -42,6 +45,8 @@ def render_page(
     made_from: str | None = None,
     inputs: Sequence[Path] = (),
     command: Sequence[str] | None = None,
+    since: Sequence[Change] | None = None,
+    attempts: Sequence[str] = (),
 ) -> Page:
     """Write the page of a notebook run and its summary, also when the run failed or left no notebook.
 
@@ -56,13 +61,20 @@ def render_page(
     made_from
         Fingerprint of everything that the page is made from; see `workbench.reuse`.
     inputs, command
-        For the provenance block; see `workbench.provenance.provenance_rows`.
+        For the provenance block; see `workbench.provenance.provenance_facts`.
+    since, attempts
+        Figures beside their last good measurements (``None``: nothing was measured before), and attempts to measure
+        again that did not finish.
     """
     contents = take_apart(_read(executed), finished=run.status is RunState.OK)
     body, headings, without_alt = finish(_fragment(contents.cells))
+    body, words = define_words(body, also=contents.headline)
     problems, _, _ = finish(_fragment(contents.problems))
+    said = [redact(line.strip()) for line in plain_text(problems).splitlines() if line.strip()]
     status = _status(run, contents)
     name = title or contents.title or run.notebook.stem
+    facts = provenance_facts(inputs=inputs, command=command)
+    figures, unusable = _figures(contents.figures)
     summary = Summary(
         kind="report",
         title=redact(name),
@@ -76,20 +88,27 @@ def render_page(
         notebook=run.notebook.name,
         duration_s=run.duration_s,
         made_from=made_from,
+        figures=figures,
+        figures_left_out=_whole(contents.figures.get("left_out")),
+        not_verified=(*_texts(contents.figures.get("not_verified")), *unusable, *map(redact, attempts), *said),
+        since_last_good=None if since is None else tuple(since),
+        provenance=PageProvenance.of(facts, run.parameters),
     )
     html = render_template(
         "report.html.j2",
         title=summary.title,
-        contents=[*headings, Heading(2, "provenance", "Provenance")],
+        contents=[*headings, *_since_heading(since, attempts), *closing_headings(words)],
         summary=summary,
         answer=contents.answer,
         body=body,
+        words=words,
         problems=problems,
         partial_title=_INCOMPLETE if run.status is RunState.OK else _STOPPED,
         failure_id="failure" if any(heading.id == "failure-title" for heading in headings) else None,
         code=contents.code,
         index_href=index_href(page),
-        provenance=_run_rows(run, executed) + provenance_rows(inputs=inputs, command=command),
+        provenance=_run_rows(run, executed) + provenance_rows(facts),
+        since=since_section(since, attempts),
     )
     return write_page(page, html, summary, images_without_alt=without_alt)
 
@@ -101,6 +120,30 @@ def _read(executed: Path) -> Any:
         return nbformat.read(executed, as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
         raise InputError(f"not a notebook ({error})", where=executed) from error
+
+
+def _figures(found: Mapping[str, Any]) -> tuple[tuple[Figure, ...], list[str]]:
+    """The figures that a notebook gives, and how many of them are none."""
+    given = found.get("figures")
+    figures, unusable = [], 0
+    for each in given if isinstance(given, list | tuple) else ():
+        try:
+            figures.append(Figure.model_validate(each))
+        except ValidationError:
+            unusable += 1
+    return tuple(figures), [f"{unusable} figures of the notebook could not be used"] if unusable else []
+
+
+def _since_heading(since: Sequence[Change] | None, attempts: Sequence[str]) -> list[Heading]:
+    return [Heading(2, "since", "Since the last good run")] if since is not None or attempts else []
+
+
+def _texts(found: object) -> list[str]:
+    return [redact(str(text)) for text in found] if isinstance(found, list | tuple) else []
+
+
+def _whole(found: object) -> int:
+    return found if isinstance(found, int) else 0
 
 
 def _status(run: NotebookRun, contents: Contents) -> PageStatus:

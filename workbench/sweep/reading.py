@@ -19,6 +19,16 @@ from workbench.spec import Drafter, ServerConfig, Target
 from workbench.sweep.campaign_file import CampaignSpec, CampaignWorkload, SweepBlock, did_you_mean
 from workbench.trained import drafters_in, filled, is_trained
 
+_EXAMPLES = "see data/campaigns/ for examples"
+# What to do about the faults that pydantic finds most often.
+_NEXT = {
+    "missing": "add it; see data/campaigns/ for examples",
+    "int_parsing": "give a whole number",
+    "int_type": "give a whole number",
+    "float_parsing": "give a number",
+    "bool_parsing": "give true or false",
+    "string_pattern_mismatch": "give a name without slashes and control characters",
+}
 _ROOMS: Mapping[str, Any] = {"workload": CampaignWorkload, "server": ServerConfig, "target": Target}
 
 
@@ -33,27 +43,30 @@ def read_campaign_file(path: Path) -> CampaignSpec:
     try:
         text = read_small(path).decode()
     except (OSError, ValueError) as error:
-        raise SpecError(f"cannot be read ({error})", where=path) from error
+        said = error.strerror if isinstance(error, OSError) else error
+        raise SpecError(
+            f"cannot be read ({said})", where=path, next_step="check the path and its permissions"
+        ) from error
     return parse_campaign(text, name=str(path))
 
 
-def parse_campaign(text: str, *, name: str) -> CampaignSpec:
-    """A campaign from YAML text; ``name`` is what messages call it."""
+def parse_campaign(text: str, *, name: str, with_lines: bool = True) -> CampaignSpec:
+    """A campaign from YAML text; ``name`` is what messages call it, with the line unless nobody wrote these lines."""
     try:
         refuse_growth(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_twice(tree, name)
         content = yaml.safe_load(text)
     except TooMuch as error:
-        raise SpecError(error.what, where=f"{name}:{error.line}") from error
+        raise SpecError(error.what, where=f"{name}:{error.line}", next_step=_EXAMPLES) from error
     except NO_YAML as error:
-        raise SpecError(f"not YAML ({' '.join(str(error).split())})", where=name) from error
+        raise _no_yaml(error, name) from error
     if not isinstance(content, dict):
-        raise SpecError("not a mapping of settings", where=name, next_step="see data/campaigns/ for examples")
+        raise SpecError("not a mapping of settings", where=name, next_step=_EXAMPLES)
     try:
         campaign = CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=False)
     except ValidationError as error:
-        raise _fault(error, tree, name) from error
+        raise _fault(error, tree if with_lines else None, name) from error
     except TypeError as error:  # a key that is a date, say
         raise SpecError(f"a name of a setting is no text ({error})", where=name) from error
     return with_trained(campaign)
@@ -93,6 +106,16 @@ def _refuse_twice(node: Any, name: str) -> None:
             _refuse_twice(child[1] if isinstance(child, tuple) else child, name)
 
 
+def _no_yaml(error: Exception, name: str) -> SpecError:
+    """The line and what stands there wrongly, of what PyYAML says over several lines."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return SpecError(f"not YAML ({' '.join(str(error).split())})", where=name, next_step=_EXAMPLES)
+    what = " ".join(str(getattr(error, "problem", "") or "").split())
+    hint = "indent with spaces, not tabs" if "\\t" in what else f"look at this line and the one before; {_EXAMPLES}"
+    return SpecError(f"not YAML: {what}", where=f"{name}:{mark.line + 1}", next_step=hint)
+
+
 def _place(name: str, mark: Any) -> str:
     return f"{name}:{mark.start_mark.line + 1}"
 
@@ -106,11 +129,17 @@ def _fault(error: ValidationError, tree: Any, name: str) -> SpecError:
     field = ".".join(str(part) for part in path)
     if fault["type"] == "extra_forbidden":
         near = _nested(str(path[-1])) if len(path) == 1 else []
-        near = near or difflib.get_close_matches(str(path[-1]), _names_at(path[:-1]), n=1, cutoff=0.5)
-        return SpecError(
-            f"unknown setting {field!r}", where=where, next_step=did_you_mean(near).removeprefix("; ") or None
-        )
-    return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where)
+        names = _names_at(path[:-1])
+        near = near or difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
+        hint = did_you_mean(near).removeprefix("; ") or f"settings here are: {', '.join(names)}"
+        return SpecError(f"unknown setting {field!r}", where=where, next_step=hint)
+    return SpecError(f"{field or 'the campaign'}: {fault['msg']}", where=where, next_step=_next(fault))
+
+
+def _next(fault: Mapping[str, Any]) -> str:
+    """What to do about a fault: what the message itself does not say."""
+    hint = _NEXT.get(fault["type"])
+    return hint or f"change it; {_EXAMPLES}"
 
 
 def _nested(name: str) -> list[str]:
@@ -161,8 +190,9 @@ def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
         path = campaigns_dir() / f"{name}.yaml"
     if not is_file(path):
         there = campaign_names()
-        near = difflib.get_close_matches(name, there, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there) or 'none'}"
+        near = difflib.get_close_matches(name, there, n=1, cutoff=0.55)
+        none = "none yet; copy one of the project's"
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(there) or none}"
         raise SpecError(f"no campaign file {name!r}", where=str(path), next_step=hint)
     campaign = read_campaign_file(path)
     if not settings:
@@ -170,7 +200,7 @@ def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     for setting in settings:
         _set(content, setting)
-    return parse_campaign(yaml.safe_dump(content), name=f"{path} with {', '.join(settings)}")
+    return parse_campaign(yaml.safe_dump(content), name=f"{path} with {', '.join(settings)}", with_lines=False)
 
 
 def _set(content: dict[str, Any], setting: str) -> None:

@@ -9,7 +9,9 @@ import base64
 import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pandas as pd
@@ -26,6 +28,7 @@ _NUMBER = re.compile("[<>+-]?[0-9.,]+(\N{EN DASH}[0-9.,]+)?( ?%)?")
 _UNITS = {"tok_per_s": "tok/s", "ms": "ms", "s": "s", "bytes": "bytes", "gb": "GB"}
 
 Format = str | Callable[[Any], str]
+_COLLECTING: ContextVar[list[tuple[Markup, str]] | None] = ContextVar("collecting", default=None)
 
 
 def show_figure(
@@ -152,6 +155,15 @@ def table_html(
     )
 
 
+def show_facts(facts: Sequence[tuple[str, str]], *, empty: str) -> None:
+    """Display labels and what is said of each, as a list in a box; ``empty`` where there are none."""
+    rows = Markup("").join(Markup("<dt>{}</dt><dd>{}</dd>").format(label, text) for label, text in facts)
+    html = Markup('<dl class="wb-facts wb-box">{}</dl>').format(rows)
+    if not facts:
+        html = Markup('<p class="wb-empty">{}</p>').format(empty)
+    display_html(html, "\n".join(f"{label}: {text}" for label, text in facts) or empty)
+
+
 def csv_link(df: pd.DataFrame, name: str) -> Markup:
     """A download of the rows inside the page; a sentence where they would make the page too heavy."""
     rows = "1 row" if len(df) == 1 else f"{len(df):,} rows"
@@ -188,9 +200,24 @@ def digits(value: float) -> str:
 
 
 def display_html(page: Markup, text: str) -> None:
+    into = _COLLECTING.get()
+    if into is not None:
+        into.append((page, text))
+        return
     from IPython.display import display  # only a notebook has somewhere to display to
 
     display({"text/html": str(page), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def collecting() -> Iterator[list[tuple[Markup, str]]]:
+    """Within the block what would be displayed is gathered: the HTML and the text of each piece."""
+    pieces: list[tuple[Markup, str]] = []
+    token = _COLLECTING.set(pieces)
+    try:
+        yield pieces
+    finally:
+        _COLLECTING.reset(token)
 
 
 def _row(cells: list[tuple[str, Markup]]) -> Markup:

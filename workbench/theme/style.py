@@ -45,6 +45,7 @@ ORIGINS = {
     "noted": Mark("D", "left", "noted by hand"),
     "simulated": Mark("^", "none", "simulated acceptance"),
     "published": Mark("x", "none", "published elsewhere"),
+    "imported": Mark("P", "left", "imported from another tool"),
 }
 UNKNOWN_ORIGIN = Mark("h", "none", "origin not stated")
 

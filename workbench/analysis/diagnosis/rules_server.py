@@ -159,7 +159,7 @@ def _missing(log: Reading) -> tuple[str, str]:
     return (
         "this does not look like the log of an SGLang or vLLM server",
         "give what the server printed (standard output and error); look for lines with 'Decode batch' or "
-        "'SpecDecoding metrics:'",
+        "'SpecDecoding metrics:'; results of a benchmark tool are read by workbench import FILE --campaign NAME",
     )
 
 

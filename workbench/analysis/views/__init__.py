@@ -31,6 +31,7 @@ from workbench.analysis.views.drafts import (
     required_acceptance_view,
     shorter_chains_view,
 )
+from workbench.analysis.views.measured import measured_facts
 from workbench.analysis.views.runs import RATE_COLUMNS, SPEED_COLUMNS, costs_view, labelled, runs_view, speedups_view
 from workbench.analysis.views.side_checks import (
     cross_check_view,
@@ -63,6 +64,7 @@ __all__ = [
     "longest_log",
     "losslessness_view",
     "main_curve",
+    "measured_facts",
     "offline_gaps_view",
     "offline_view",
     "points_view",

@@ -43,7 +43,7 @@ def interference_view(tables: Tables) -> pd.DataFrame:
     names = {
         "server_id": "start",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "places": "starts at once",
         "alone_tok_per_s": "tok/s alone",
         "packed_tok_per_s": "tok/s with neighbours",
@@ -100,7 +100,7 @@ def drift_view(tables: Tables) -> pd.DataFrame:
         "run_id": "baseline",
         "baseline_group": "group",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "repeat": "pass",
         "tok_per_s": "tok/s",
         "relative": "over the first pass",

@@ -27,7 +27,7 @@ def step_time_view(fit: StepTimeFit) -> pd.DataFrame:
         "prompt_set": "prompts",
         "baseline_group": "group",
         "graphs": "graphs",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "a": "a (ms)",
         "b": "b (ms a step)",
         "c": "c (ms a draft token)",
@@ -59,7 +59,7 @@ def experts_view(found: pd.DataFrame) -> pd.DataFrame:
     shown = found.sort_values(order).assign(share=texts([f"{x:.0%}" for x in found["experts_share"]], found.index))
     names = {
         "label": "run",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "num_draft_tokens": "draft tokens",
         "num_steps": "steps",
         "tokens": "tokens a pass",
@@ -104,7 +104,7 @@ def prefills_view(found: pd.DataFrame) -> pd.DataFrame:
     )
     names = {
         "label": "run",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "prefill_share": "prefills take",
         "base_prefill_share": "of the baseline's time",
         "prefill_ms": "a prefill (ms)",
@@ -124,7 +124,7 @@ def energy_view(runs: pd.DataFrame) -> pd.DataFrame:
     )
     names = {
         "label": "run",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "output_tok_per_s": "output tok/s",
         "decode_tok_per_s": "decode tok/s",
         "energy_j_per_tok": "energy (J/tok)",

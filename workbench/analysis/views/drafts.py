@@ -28,7 +28,7 @@ def accept_lengths_view(tables: Tables) -> pd.DataFrame:
     names = {
         "label": "run",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "accept_length": "accept length",
         "ends": "95 % over prompts",
         "num_prompts": "n prompts",
@@ -68,7 +68,7 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     names = {
         "from": "from",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "num_steps": "steps",
         "expected": "expected",
         "measured": "measured",
@@ -81,7 +81,7 @@ def required_acceptance_view(costs: pd.DataFrame) -> pd.DataFrame:
     """Per-position acceptance that break-even needs, at a run's own steps beside what it has, else by assumed steps."""
     known = costs.dropna(subset=["break_even"])
     rows = [_required(row) for row in records(known)]
-    columns = ["run", "prompts", "at once", "steps", "break-even", "acceptance needed", "acceptance now"]
+    columns = ["run", "prompts", "concurrency", "steps", "break-even", "acceptance needed", "acceptance now"]
     assumed = [name for name in map(_at_steps, _ASSUMED_STEPS) if any(name in row for row in rows)]
     return pd.DataFrame(rows, columns=[*columns, *assumed])
 
@@ -90,7 +90,7 @@ def _required(row: Row) -> dict[str, object]:
     shown: dict[str, object] = {
         "run": row["label"],
         "prompts": row["prompt_set"],
-        "at once": row["max_concurrency"],
+        "concurrency": row["max_concurrency"],
         "steps": row["num_steps"],
         "break-even": row["break_even"],
     }

@@ -60,7 +60,7 @@ def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
         "label": "run",
         "baseline_group": "group",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "num_draft_tokens": "draft tokens",
         "num_steps": "steps",
         "graphs": "graphs",
@@ -100,7 +100,7 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
     names = {
         "label": "run",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "num_draft_tokens": "draft tokens",
         "num_steps": "steps",
         "graphs": "graphs",
@@ -129,7 +129,7 @@ def speedups_view(speedups: pd.DataFrame) -> pd.DataFrame:
     names = {
         "label": "run",
         "prompt_set": "prompts",
-        "max_concurrency": "at once",
+        "max_concurrency": "concurrency",
         "speedup": "speedup",
         "ends": "interval",
         "verdict": "verdict",

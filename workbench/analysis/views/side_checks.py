@@ -112,7 +112,7 @@ def _compared(load: int, passes: Sequence[CrossPass]) -> dict[str, object]:
         else ([], [])
     )
     return {
-        "at once": load,
+        "concurrency": load,
         "passes": len(passes),
         "our output tok/s": median(each.output_tok_per_s for each in ours),
         "bench_serving output tok/s": median(each.output_tok_per_s for each in theirs),
