@@ -257,7 +257,7 @@ def test_pages_in_a_linked_folder(data: Path, make: Callable[..., Built]) -> Non
 
 
 def test_the_list_names_what_cannot_be_read_too(data: Path) -> None:
-    assert list_pages() == [f"no campaign in {data / 'recorded'} or {data / 'runs'}"]
+    assert list_pages()[0].startswith(f"no campaign in {data / 'recorded'} or {data / 'runs'} (")
     campaign(data / "recorded" / "a")
     (data / "runs" / "c").mkdir(parents=True)
     fault, first = list_pages()
