@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def href(self) -> str:
-        return quote(self.name)
+        return quote(os.fsencode(self.name))  # names of files may be no text
 
     @property
     def needs_attention(self) -> bool:
@@ -197,8 +197,8 @@ def _time(timestamp: str) -> datetime:
     """The oldest time there is when it cannot be read: such a page is still listed, last."""
     try:
         time = datetime.fromisoformat(timestamp)
-        return time if time.tzinfo else time.replace(tzinfo=UTC)
-    except ValueError:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # the first and last day there is, in another zone
         return datetime(1, 1, 2, tzinfo=UTC)
 
 

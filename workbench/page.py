@@ -235,9 +235,9 @@ def when(timestamp: str, *, seconds: bool = False) -> str:
     """An ISO 8601 time as a reader writes it, in UTC; anything else as it is."""
     try:
         time = datetime.fromisoformat(timestamp)
-    except ValueError:
+        utc = time.astimezone(UTC) if time.tzinfo else time
+    except (ValueError, OverflowError):  # the first and last day there is, in another zone
         return timestamp
-    utc = time.astimezone(UTC) if time.tzinfo else time
     return f"{utc.day} {utc:%B %Y, %H:%M:%S} UTC" if seconds else f"{utc.day} {utc:%B %Y, %H:%M} UTC"
 
 

@@ -110,7 +110,7 @@ class Summary(Frozen):
     campaign: str | None = None
     campaign_title: str | None = None
     notebook: str | None = None
-    duration_s: float | None = None
+    duration_s: float | None = Field(default=None, ge=0, le=1e9)
     fault: Literal["found", "suspected", "none"] | None = None
     made_from: str | None = None
     page_sha256: str | None = None

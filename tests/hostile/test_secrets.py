@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_campaigns import environment, write_project
+from live_campaigns import write_project
+from planted import ENVIRONMENT, LAUNCH, PRINTED, found, workbench
 from run_folders import write_text
 from test_names import campaign
 
@@ -21,44 +20,6 @@ from workbench.provenance import redact
 from workbench.sweep import parse_campaign
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {
-    "HF_TOKEN": "plantedenvtoken1",
-    "WANDB_API_KEY": "plantedenvkey22",
-    "AWS_SECRET_ACCESS_KEY": "planted/env+secret3",
-    "DB_PASSWORD": "plantedpass44",
-    "SGLANG_ADMIN_SECRET": "plantedadmin55",
-    "WORKBENCH_API_KEY": "plantedworkbench66",
-}
-# What only the server knows and prints.
-PRINTED = {
-    "hugging face": "hf_PlantedPrintedTokenABCDEFG",
-    "openai": "sk-plantedprintedkey0123456789",
-    "github": "ghp_plantedprinted0123456789abcdef",
-    "url": "https://planteduser:plantedurlpass@models.invalid/m",
-    "argument": "server_args=ServerArgs(api_key='plantedargument77', admin_api_key=\"plantedadmin88\")",
-    "header": "Authorization: Bearer plantedbearer99aa",
-}
-LAUNCH = (
-    "import os, runpy, sys\n"
-    "for name in {names!r}: sys.stderr.write(name + '=' + os.environ.get(name, '?') + chr(10))\n"
-    "for text in {printed!r}: sys.stderr.write(text + chr(10))\n"
-    "sys.stderr.flush()\n"
-    "sys.argv[0] = {script!r}\n"
-    "runpy.run_path({script!r}, run_name='__main__')\n"
-)
-
-
-def found(folder: Path) -> Iterator[str]:
-    """Files with anything planted in them, packed ones unpacked."""
-    import gzip
-
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
-            data += gzip.decompress(data) if data[:2] == b"\x1f\x8b" else b""
-            at = data.lower().find(b"planted")
-            if at >= 0:
-                yield f"{path.relative_to(folder)}: {data[max(0, at - 60) : at + 60]!r}"
 
 
 @pytest.fixture
@@ -70,21 +31,6 @@ def project(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "notebooks", project / "notebooks", dirs_exist_ok=True)
     shutil.copy(ROOT / "data" / "reference_points.csv", project / "data")
     return project
-
-
-def workbench(project: Path, *arguments: str, **options: list[str]) -> tuple[int, str]:
-    import os
-
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-        cwd=project,
-        env={**os.environ, **environment(project, **options), **ENVIRONMENT},
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -131,7 +131,9 @@ def read_content(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
     try:
         content = from_yaml(read_small(path).decode())
     except (OSError, ValueError) as error:
-        raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
+        said = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        step = "name a training file, such as those of data/training"
+        raise SpecError(f"cannot be read ({said})", where=path, next_step=step) from error
     if not isinstance(content, dict):
         raise SpecError("holds no keys", where=path, next_step="write one `key: value` a line")
     for setting in settings:
