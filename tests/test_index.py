@@ -184,9 +184,9 @@ def test_an_empty_or_missing_folder(tmp_path: Path) -> None:
 def test_thousands_of_pages(tmp_path: Path) -> None:
     for number in range(2000):
         add(tmp_path, f"p{number:04}", campaign="big" if number % 2 else "other", answer="a" * 100)
-    began = time.perf_counter()
+    began = time.process_time()
     soup = index(tmp_path)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert len(soup.select(".entry a")) == 2000
     assert [len(s.select(":scope > .pages > li")) for s in soup.select("main .group")] == [SHOWN_PER_GROUP] * 2
     assert texts(soup, "details > summary") == [f"{1000 - SHOWN_PER_GROUP} older pages"] * 2

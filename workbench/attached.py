@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from workbench.errors import UsageError
+from workbench.files import as_text
 from workbench.launch.process import Server, attach
 from workbench.launch.ready import server_address
 from workbench.launch.redaction import blank_out, secret_values
@@ -208,7 +209,7 @@ def _run(
 
 def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:
     """Said when the server's model is not called like the campaign's target."""
-    names = [PurePath(without_secrets(path)).name for path in (served, campaign.target.model_path) if path]
+    names = [PurePath(path).name for path in (served, campaign.target.model_path) if path]
     if len(names) < 2 or names[0].lower() == names[1].lower():
         return None
     return f"The server serves {names[0]}; the campaign's target is {campaign.target.name} ({names[1]})."
@@ -242,16 +243,16 @@ def _drafter(campaign: CampaignSpec, path: str | None) -> Drafter | None:
     """The campaign's drafter of that folder, or one that is called like the folder."""
     if path is None:
         return None
-    path = without_secrets(path)
     folder = PurePath(path).name
     named = (drafter for drafter in campaign.drafters if PurePath(drafter.model_path or drafter.name).name == folder)
     return next(named, None) or Drafter(name=slug(folder), model_path=path)
 
 
 def said_text(info: Mapping[str, object], name: str) -> str | None:
-    """A text that the server states; it writes ``None`` and ``NONE`` for nothing."""
+    """A text that the server states, without secrets; it writes ``None`` and ``NONE`` for nothing."""
     value = info.get(name)
-    return value if isinstance(value, str) and value and value.upper() != "NONE" else None
+    stated = isinstance(value, str) and value and value.upper() != "NONE"
+    return without_secrets(as_text(str(value))) if stated else None
 
 
 def said_count(info: Mapping[str, object], name: str) -> int | None:

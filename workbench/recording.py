@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from workbench.errors import InputError, RunFolderError
-from workbench.files import require_space, sync, write_advice
+from workbench.files import as_text, require_space, sync, write_advice
 from workbench.gpu import open_gpus
 from workbench.launch.process import Server
 from workbench.launch.redaction import HIDDEN, shown_argv
@@ -251,7 +251,7 @@ def resolved(info: Mapping[str, object], argv: Sequence[str]) -> dict[str, objec
 
     These are under ``asked_differently``: a list of ``{"setting", "asked", "used"}``.
     """
-    shown = {name: _shown(name, value) for name, value in info.items()}
+    shown = {as_text(name): _shown(name, value) for name, value in info.items()}
     differing = [
         {"setting": name, "asked": asked, "used": shown[name]}
         for name, asked in _asked(argv).items()
@@ -263,12 +263,12 @@ def resolved(info: Mapping[str, object], argv: Sequence[str]) -> dict[str, objec
 def _shown(name: str, value: object) -> object:
     """A setting without secrets, by its name and by what a text looks like; also those further in."""
     if isinstance(value, Mapping):
-        return {str(key): _shown(str(key), each) for key, each in value.items()}
+        return {as_text(str(key)): _shown(str(key), each) for key, each in value.items()}
     if isinstance(value, list):
         return [_shown(name, each) for each in value]
     if value and (is_secret_variable(name) or name in SECRET_FLAGS):
         return HIDDEN
-    return without_secrets(value) if isinstance(value, str) else value
+    return without_secrets(as_text(value)) if isinstance(value, str) else value
 
 
 def _asked(argv: Sequence[str]) -> dict[str, object]:

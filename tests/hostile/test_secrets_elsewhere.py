@@ -60,7 +60,14 @@ def test_an_attached_server(project: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "notebooks", project / "notebooks", dirs_exist_ok=True)
     shutil.copy(ROOT / "data" / "reference_points.csv", project / "data")
     theirs = write_text(tmp_path / "elsewhere" / "their.log", SPOKEN)
-    keys = ("--api-key", "plantedargument77", "--admin-api-key", "plantedadmin88", "--speculative-algorithm", "EAGLE3")
+    keys: tuple[str, ...] = (
+        "--api-key",
+        "plantedargument77",
+        "--admin-api-key",
+        "plantedadmin88",
+        "--speculative-algorithm",
+        "EAGLE3",
+    )
     keys += ("--speculative-num-steps", "3", "--speculative-draft-model-path", PATHS[2], "--model-path", URL)
     with running("--enable-metrics", *keys, log=theirs) as url:
         code, said = workbench(project, "run", "small", "--attach", url, "--log", str(theirs))
@@ -179,6 +186,7 @@ def test_answers_of_a_server_that_is_started(
     from answering_target import write_prompts, write_target
     from tiny_models import target_config, target_tensors, write_model
 
+    from workbench.launch.argv import server_argv
     from workbench.training import serving
 
     config = target_config(vocab=12)
@@ -186,9 +194,8 @@ def test_answers_of_a_server_that_is_started(
     script = write_text(tmp_path / "serve.py", "from workbench.reference.__main__ import main\nmain()\n")
     launch = LAUNCH.format(names=list(ENVIRONMENT), printed=list(PRINTED.values()), script=str(script))
     write_text(tmp_path / "launch.py", launch)
-    argv = serving.server_argv
     monkeypatch.setattr(
-        serving, "server_argv", lambda *a, **k: [sys.executable, str(tmp_path / "launch.py"), *argv(*a, **k)[3:]]
+        serving, "server_argv", lambda *a, **k: [sys.executable, str(tmp_path / "launch.py"), *server_argv(*a, **k)[3:]]
     )
     order = ("answers", "--target", target, "--prompts", write_prompts(project / "p.jsonl", 5), "--temperature", 0)
     assert call(capsys, *order, "--engine", "reference", "--max-new-tokens", 4, "--out", project / "corpus")[0] == 0

@@ -86,8 +86,9 @@ def _steps(windows: pd.DataFrame, by: Sequence[str], without: str) -> pd.DataFra
     """Steps and seconds of the lines that tell both."""
     told = (windows["running_req"] > 0) & (windows["window_tokens"] > 0) & (windows["window_s"] > 0)
     told &= windows["prefills"].notna()
-    # Of a speculative line without its accept length the steps are not known.
+    # Of a speculative line without its accept length, or with one of 0, the steps are not known.
     told &= windows["accept_len"].notna() | ~_speculative(windows, by)
+    told &= ~(windows["accept_len"] <= 0).fillna(False)
     used = windows[told.fillna(False) & ~windows["idle"].fillna(False) & ~windows[without].fillna(False)]
     running, tokens, seconds = (
         used[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("running_req", "window_tokens", "window_s")

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.errors import InputError
+from workbench.files import as_text
 from workbench.table.columns import Column
 
 _ARROW = {
@@ -54,10 +55,19 @@ def to_arrow(columns: Sequence[Column], rows: Iterable[Mapping[str, object]]) ->
         if column.dtype == "list":
             values = [None if value is None else json.dumps(value) for value in values]
         try:
-            arrays.append(pa.array(values, type=_ARROW[column.dtype]))
+            arrays.append(_array(values, column))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"column {column.name}: a value is not of type {column.dtype} ({error})") from error
     return pa.Table.from_arrays(arrays, schema=schema_of(columns))
+
+
+def _array(values: list[object], column: Column) -> pa.Array:
+    """JSON may hold half a character, which is no text: it becomes its escape."""
+    try:
+        return pa.array(values, type=_ARROW[column.dtype])
+    except UnicodeEncodeError:
+        whole = [as_text(value) if isinstance(value, str) else value for value in values]
+        return pa.array(whole, type=_ARROW[column.dtype])
 
 
 def to_frame(columns: Sequence[Column], table: pa.Table) -> pd.DataFrame:
