@@ -36,7 +36,13 @@ SHOTS = (
     Shot("diagnosis", "diagnosis-eagle-flag-server.html", 1120, 760),
     Shot("campaign", "h200_first_trial-report_campaign.html", 1120, 620),
     Shot("break-even", "h200_smollm2-report_campaign.html", 1120, 680, start="#Break-even"),
-    Shot("training-data", "h200_scaling-report_data_scaling.html", 1120, 820, start="#Accept-length-against-training-size"),
+    Shot(
+        "training-data",
+        "h200_scaling-report_data_scaling.html",
+        1120,
+        730,
+        start="#Accept-length-against-training-size",
+    ),
     Shot("phone", "kimi_k25-report_campaign.html", 400, 760, dark=True),
     Shot("index", "index.html", 1120, 640),
 )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from workbench.analysis.wording import count
 from workbench.errors import InputError, UsageError
-from workbench.files import replacing, write_advice
+from workbench.files import as_text, replacing, write_advice
 from workbench.index import INDEX, Entry, build_index, read_entries
 from workbench.paths import reports_dir
 from workbench.provenance import redact
@@ -160,7 +160,7 @@ def _pack(folder: Path, target: Path) -> None:
     with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                archive.write(path, path.relative_to(folder.parent).as_posix())
+                archive.write(path, as_text(path.relative_to(folder.parent).as_posix()))
 
 
 def _replace(target: Path, folder: Path, aside: Path) -> None:

@@ -130,7 +130,7 @@ def _described_order(
         "prompt_set": {
             "name": found.name,
             "source": redact(found.source),
-            "licence": found.licence,
+            "licence": redact(found.licence),
             "prompts": len(prompts),
         },
         "prompts_sha256": on_disk.prompts_sha256(prompts),

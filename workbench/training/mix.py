@@ -19,6 +19,7 @@ from workbench.errors import InputError, UsageError
 from workbench.files import replacing
 from workbench.packaged import PACKAGED, packaged_lines
 from workbench.prompts import PACKED, is_file_name, prompt_set, prompt_set_names
+from workbench.provenance import redact
 from workbench.training.overlap import HeldOut
 from workbench.training.sources import SOURCES, Candidate, Source
 from workbench.wheels import opened
@@ -205,7 +206,7 @@ def _head(out: Path, files: Sequence[Path], sources: Sequence[Source]) -> dict[s
     name = out.name.removesuffix(".gz").removesuffix(".jsonl")
     if files:
         found = [prompt_set(path) for path in files]
-        licences = "; ".join(dict.fromkeys(one.licence for one in found))
+        licences = "; ".join(dict.fromkeys(redact(one.licence) for one in found))
         return {"name": name, "source": ", ".join(path.name for path in files), "licence": licences}
     packages = ", ".join(source.wheel.package.replace("==", " ") for source in sources)
     licence = "; ".join(f"{source.name}: {source.licence}" for source in sources)
