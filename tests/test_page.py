@@ -77,7 +77,8 @@ def test_empty_diagnosis(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("findings", "fault"),
     [
-        ([("a", Certainty.SUSPECTED, True), ("b", Certainty.LIKELY, True)], "found"),
+        ([("a", Certainty.SUSPECTED, True), ("b", Certainty.LIKELY, True)], "suspected"),
+        ([("a", Certainty.SUSPECTED, True), ("b", Certainty.CERTAIN, True)], "found"),
         ([("a", Certainty.SUSPECTED, True), ("b", Certainty.CERTAIN, False)], "suspected"),
         ([("a", Certainty.CERTAIN, False)], "none"),
         ([], "none"),

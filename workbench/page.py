@@ -162,7 +162,7 @@ def _fault(diagnosis: Diagnosis) -> Literal["found", "suspected", "none"] | None
     faults = [finding for finding in diagnosis.findings if finding.is_fault]
     if faults and all(finding.rule == "no_decode_lines" for finding in faults):
         return None
-    if any(finding.certainty in ("certain", "likely") for finding in faults):
+    if diagnosis.certain_fault:
         return "found"
     return "suspected" if faults else "none"
 

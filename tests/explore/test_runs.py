@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from workbench.errors import UsageError
@@ -16,12 +18,6 @@ def test_runs_can_be_filtered_by_values_and_by_a_condition(opened: OpenCampaign)
     ]
     # One filter after the other.
     assert opened.runs.where(role="speculative").where(num_steps=3, accept_length=1.2).ids == ["slow"]
-
-
-def test_a_condition_may_use_the_variables_of_the_caller(opened: OpenCampaign) -> None:
-    least = 110.0
-    assert opened.runs.where("output_tok_per_s > @least", max_concurrency=1).ids == ["fast"]
-    assert least
 
 
 def test_nothing_that_matches_is_said(opened: OpenCampaign) -> None:
@@ -92,3 +88,28 @@ def test_columns_are_those_that_hold_something(opened: OpenCampaign) -> None:
 def test_without_histograms_there_is_no_spread(opened: OpenCampaign) -> None:
     assert "not known" in repr(opened.runs.spread())
     assert opened.runs.spread().df.empty
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "run_id.to_csv('made.txt') == 1",
+        "@os.system('touch made.txt') == 0",
+        "__import__('os').system('touch made.txt') == 0",
+        "num_steps in [",
+        "1/0",
+        "3",
+        "num_steps + 1",
+        "num_steps.iloc[99999] > 0",
+        "run_id == object()",
+        "nothing_of_the_kind > 1",
+    ],
+)
+def test_a_condition_runs_no_code(
+    query: str, opened: OpenCampaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="cannot be understood"):
+        opened.runs.where(query)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -37,7 +37,9 @@ def open_campaign(name: str | Path) -> OpenCampaign:
     RunFolderError
         When the folder is no campaign.
     """
-    return OpenCampaign(name if isinstance(name, Path) else campaign_folder(name))
+    folder = Path(name)
+    is_path = isinstance(name, Path) or (len(folder.parts) > 1 and folder.is_dir())
+    return OpenCampaign(folder if is_path else campaign_folder(str(name)))
 
 
 def pick_campaign(name: str | None = None) -> Picker[OpenCampaign]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import pandas as pd
@@ -15,7 +16,11 @@ from workbench.explore.displays import Displayed, View, facts_table, unknown_nam
 from workbench.table import Tables
 from workbench.table.columns import RUNS
 
-_BAD_QUERIES = (ValueError, TypeError, SyntaxError, NameError, KeyError, AttributeError, NotImplementedError)
+# What a condition is made of: comparisons, and, or, not, arithmetic. Calls and attributes would run code.
+_CONDITION = (
+    *(ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+    *(ast.Compare, ast.cmpop, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
+)
 
 
 class RunTable(Displayed):
@@ -31,7 +36,8 @@ class RunTable(Displayed):
         Parameters
         ----------
         query
-            A condition on the columns as `pandas.DataFrame.query` takes it: ``"accept_length > 1.5"``.
+            A condition on the columns: ``"accept_length > 1.5 and num_steps in [3, 5]"``. It compares and
+            calculates, and runs no code.
         equal
             Columns and the value each must have; a list allows several.
 
@@ -50,14 +56,14 @@ class RunTable(Displayed):
 
     def _asked(self, found: pd.DataFrame, query: str) -> pd.DataFrame:
         try:
-            # Two frames up are the variables that "@name" in the condition means.
-            return found.query(query, level=2)
-        except _BAD_QUERIES as error:
-            raise UsageError(
-                f"this condition cannot be understood: {error}",
-                where=query,
-                next_step='conditions look like "accept_length > 1.5 and num_steps == 3"; .columns names the columns',
-            ) from error
+            odd = [node for node in ast.walk(ast.parse(query.strip(), mode="eval")) if not isinstance(node, _CONDITION)]
+            mask = None if odd else found.eval(query.strip(), local_dict={}, global_dict={})
+        except Exception as error:  # pandas and its parsers raise whatever they meet
+            raise _no_condition(query, str(error)) from error
+        if not (isinstance(mask, pd.Series) and pd.api.types.is_bool_dtype(mask.dtype)):
+            raise _no_condition(query, "it compares nothing" if mask is not None else "it does more than compare")
+        kept: pd.DataFrame = found[mask.fillna(False).astype(bool)]
+        return kept
 
     @property
     def columns(self) -> View:
@@ -101,6 +107,14 @@ class RunTable(Displayed):
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.ids
+
+
+def _no_condition(query: str, why: str) -> UsageError:
+    return UsageError(
+        f"this condition cannot be understood: {why}",
+        where=query,
+        next_step='conditions look like "accept_length > 1.5 and num_steps == 3"; .columns names the columns',
+    )
 
 
 def _figures_first(shown: pd.DataFrame) -> pd.DataFrame:

@@ -56,7 +56,7 @@ def nothing_accepted(case: Case) -> Iterator[Finding]:
     """Accept length near 1: the flag and the drafter are the suspects, as far as the log leaves them open."""
     if not case.accepts_nothing or case.has_wrong_flag or _draft_is_broken(case):
         return
-    if case.log.algorithm != "EAGLE3":
+    if case.log.algorithm != "EAGLE3" and not case.log.is_vllm:
         yield _suspected_flag(case.log)
     yield _suspected_drafter(case.log)
 

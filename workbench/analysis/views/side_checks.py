@@ -41,7 +41,9 @@ def cross_check_words(tables: Tables) -> str:
                 f"At {load} at once the two {verdict} within {AGREES:.0%}: ours reads {ratio - 1:+.1%} in the median "
                 f"of {len(passes)} passes of {length:.1f} s."
             )
-    return " ".join(said) or "sglang.bench_serving was not run against these servers."
+    if said or not tables.runs["origin"].isin(["measured", "recorded"]).any():
+        return " ".join(said) or "None of these runs was measured by the workbench's own client."
+    return "sglang.bench_serving was not run against these servers."
 
 
 def step_profile_view(tables: Tables) -> pd.DataFrame:
