@@ -43,9 +43,10 @@ def test_the_embedded_engine_too() -> None:
 
 
 def test_jupyterlab_keeps_its_token() -> None:
+    """The Makefile only starts the command, whose server is asked in tests/test_lab.py."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (lab,) = re.findall(r"^lab:.*\n((?:\t.*\n)+)", makefile, re.M)
-    assert "jupyter lab" in lab
+    assert "workbench lab" in lab
     for weakened in ("token", "password", "--ip", "allow_origin", "allow_remote", "disable_check_xsrf", "0.0.0.0"):
         assert weakened not in lab
 
