@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def requests(seconds: float, *, steps: int | None) -> list[object]:
     return rows
 
 
+def day(night: int) -> str:
+    """Nights from the first of January 2026 on."""
+    return (date(2026, 1, 1) + timedelta(night - 1)).isoformat()
+
+
 def measure(
     campaign: Path,
     night: int,
@@ -43,9 +49,9 @@ def measure(
         path = campaign / run_id
         if path.exists():
             (campaign / "_kept").mkdir(exist_ok=True)
-            shutil.move(path, campaign / "_kept" / f"{run_id}-202601{night:02d}T010101000000")
+            shutil.move(path, campaign / "_kept" / f"{run_id}-{day(night).replace('-', '')}T010101000000")
         took = seconds if isinstance(seconds, float) else seconds[run_id.partition("-")[0]]
-        said = {"origin": "measured", "source": "a test", "recorded_at": f"2026-01-{night:02d}T00:00:00+00:00"}
+        said = {"origin": "measured", "source": "a test", "recorded_at": f"{day(night)}T00:00:00+00:00"}
         files = {"provenance.json": {**said, **(provenance or {})}}
         rows = requests(took, steps=steps if spec else None)
         state = {"status": status, **({"reason": "it died"} if status != "ok" else {})}

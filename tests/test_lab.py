@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from workbench.paths import ROOT_ENV
 
 def test_the_server_is_for_this_machine_alone_and_keeps_its_token(tmp_path: Path) -> None:
     argv = lab.command(tmp_path)
-    assert argv[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert argv[:3] == [sys.executable, "-m", "workbench.lab"]
     assert "--ServerApp.ip=127.0.0.1" in argv and "--ServerApp.allow_remote_access=False" in argv
     assert not [word for word in argv if "token" in word or "password" in word or "xsrf" in word]
+    assert "--ServerApp.allow_origin=" in argv and "--ServerApp.allow_origin_pat=" in argv
     assert f"--ServerApp.root_dir={tmp_path}" in argv
 
 
@@ -26,9 +28,12 @@ def test_root_is_allowed_only_where_it_is_root(tmp_path: Path, monkeypatch: pyte
         assert ("--allow-root" in lab.command(tmp_path)) is allowed
 
 
-def test_the_command_becomes_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_becomes_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     became: list[tuple[str, list[str], dict[str, str]]] = []
     monkeypatch.setenv(ROOT_ENV, str(tmp_path))
+    monkeypatch.setenv("JUPYTER_TOKEN", "")
 
     def execve(path: str, argv: list[str], env: dict[str, str]) -> None:
         became.append((path, argv, env))
@@ -40,6 +45,29 @@ def test_the_command_becomes_the_server(tmp_path: Path, monkeypatch: pytest.Monk
     assert path == argv[0] == sys.executable
     assert {"--ServerApp.port=8890", "--no-browser"} <= set(argv)
     assert env[ROOT_ENV] == str(tmp_path)
+    token = env["JUPYTER_TOKEN"]
+    assert len(token) == 48 and not [word for word in argv if token in word]
+    assert token in capsys.readouterr().out
+
+
+def test_a_token_is_asked_for_whatever_the_users_configuration_says(tmp_path: Path) -> None:
+    """Asked of the real server, which reads the configuration and ends where it would begin to serve."""
+    (tmp_path / "jupyter_server_config.py").write_text(
+        "c.IdentityProvider.token = ''\nc.ServerApp.token = ''\nc.ServerApp.allow_origin = '*'\n"
+    )
+    ask = (
+        "import sys; from jupyter_server.serverapp import ServerApp; from workbench import lab\n"
+        "def told(app): print('told', app.identity_provider.token, repr(app.allow_origin), app.ip)\n"
+        "ServerApp.start = told\n"
+        "lab.serve(sys.argv[1:])\n"
+        "import os; print('JUPYTER_TOKEN' in os.environ)"
+    )
+    # With a free port and without the browser; the folder of this test stands in for the user's own.
+    argv = [sys.executable, "-c", ask, *lab.command(tmp_path, port=0, browser=False)[3:]]
+    folders = {f"JUPYTER_{name}_DIR": str(tmp_path) for name in ("CONFIG", "RUNTIME", "DATA")}
+    env = {**os.environ, **folders, "JUPYTER_TOKEN": "0123456789abcdef"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "told 0123456789abcdef '' 127.0.0.1\nFalse\n"
 
 
 def test_the_first_notebook_is_there() -> None:

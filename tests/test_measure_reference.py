@@ -45,6 +45,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_the_embedded_engine_is_launched_measured_and_attached_to(root: Path) -> None:
     ended = measure.run_campaign(find_campaign("small"), say=lambda _: None)
     assert [(run.state, run.reason) for run in ended] == [(RunState.OK, None)] * 2

@@ -254,7 +254,8 @@ def test_a_disk_that_cannot_be_written_stops_all(root: Path) -> None:
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", [pytest.param("starting", marks=pytest.mark.slow), "requests"])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["starting", "requests"])
 def test_ctrl_c_stops_both_and_the_same_call_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
     options = {"starting": ["--load-s", "60"], "requests": ["--fault", "stall@3+"]}[phase]
     run("only=baseline-default")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import zipfile
 from pathlib import Path
@@ -85,27 +86,131 @@ def test_only_the_pages_of_a_campaign(project: Path, tmp_path: Path) -> None:
         publish(tmp_path / "other", campaigns=["bb"])
 
 
-def test_an_earlier_publication_is_replaced_as_a_whole_and_nothing_else_is_touched(
-    project: Path, tmp_path: Path
-) -> None:
+def test_of_an_earlier_publication_only_what_it_wrote_is_replaced(project: Path, tmp_path: Path) -> None:
     public = tmp_path / "public"
+    public.mkdir()
+    publish(public)  # empty
+    for name in (".git/config", "CNAME", "logs/mine.txt"):
+        (public / name).parent.mkdir(exist_ok=True)
+        (public / name).write_text(name)
+    (project / "reports" / "a-report.html").write_text("new")
+    publish(public, campaigns=["a"])
+    others = [".git/config", "CNAME", "logs/mine.txt"]
+    assert files(public) == sorted([*others, "a-report.html", "a-report.summary.json", "index.html", MARKER])
+    assert (public / "a-report.html").read_text() == "new" and (public / "CNAME").read_text() == "CNAME"
+    (public / "logs" / "mine.txt").unlink()
     publish(public)
     publish(public, campaigns=["a"])
-    assert files(public) == ["a-report.html", "a-report.summary.json", "index.html", MARKER]
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    publish(mine)  # empty
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").write_text("x")
+    assert not (public / "logs").exists()  # a folder that publishing emptied goes as well
+
+
+def test_what_publishing_did_not_write_is_refused_and_stays(project: Path, tmp_path: Path) -> None:
+    for name in ("full/thesis.tex", "old/index.html"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    (tmp_path / "old" / MARKER).write_text("Made by `workbench publish`, which replaces this folder as a whole.\n")
+    (tmp_path / "pages.zip").write_text("x")
+    with zipfile.ZipFile(tmp_path / "thesis.zip", "w") as archive:
+        archive.writestr("thesis/thesis.tex", "x")
+    publish(tmp_path / "b", campaigns=["b"])
+    (tmp_path / "b" / "a-report.html").write_text("mine")
+    before = files(tmp_path)
     for target, words in (
         (tmp_path / "full", "holds other files"),
+        (tmp_path / "old", "holds other files"),
+        (tmp_path / "not-there" / "..", "holds other files"),
         (tmp_path / "full" / "thesis.tex", "is a file"),
+        (tmp_path / "pages.zip", "is there and not a zip of workbench publish"),
+        (tmp_path / "thesis.zip", "is there and not a zip of workbench publish"),
+        (tmp_path / "b", "a-report.html: not written by publishing"),
         (project / "reports" / "public", "lies in the folder of the pages"),
         (project / "reports", "lies in the folder of the pages"),
+        (project / "data" / "public", "lies in the folder of the data"),
+        (project / "notebooks", "lies in the folder of the notebooks"),
     ):
         with pytest.raises(UsageError, match=words):
             publish(target)
-    assert files(tmp_path / "full") == ["thesis.tex"]
+    assert files(tmp_path) == before
+    assert (tmp_path / "b" / "a-report.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "line", ["../victim.html", "/victim.html", "link/victim.html", "thesis.tex", ".git/x.html", ""]
+)
+def test_a_marker_that_names_what_no_publication_writes_does_not_count(
+    project: Path, tmp_path: Path, line: str
+) -> None:
+    public = tmp_path / "public"
+    publish(public)
+    (tmp_path / "victim.html").write_text("x")
+    (public / "link").symlink_to(tmp_path)
+    with (public / MARKER).open("a") as marker:
+        marker.write(f"{line}\n")
+    with pytest.raises(UsageError, match="no list of those that publishing wrote"):
+        publish(public)
+    assert (tmp_path / "victim.html").exists() and (public / "index.html").exists()
+
+
+def test_into_the_working_folder_and_through_a_link(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = tmp_path / "public"
+    publish(public)
+    monkeypatch.chdir(public)
+    assert publish(Path(), campaigns=["a"]).text.endswith("Open:\nindex.html")
+    assert files(public) == ["a-report.html", "a-report.summary.json", "index.html", MARKER]
+    (tmp_path / "link").symlink_to(public)
+    publish(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (public / "b-report.html").is_file()
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    with pytest.raises((UsageError, InputError)):
+        publish(tmp_path / "round")
+
+
+def test_a_failure_loses_nothing_and_the_next_one_succeeds(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = tmp_path / "public"
+    publish(public, campaigns=["b"])
+    replace = Path.replace
+
+    def fails_at_c(self: Path, target: Path) -> Path:
+        if self.name == "c.html":
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fails_at_c)
+        with pytest.raises(InputError, match="No space left"):
+            publish(public)
+    assert {"b-report.html", "b-report.summary.json", "index.html", MARKER} <= set(files(public))
+    publish(public)
+    assert "logs/c.html" in files(public) and not list(public.glob(".publish-*"))
+
+
+def test_pages_that_cannot_be_published_are_named(project: Path, tmp_path: Path) -> None:
+    reports = project / "reports"
+    (reports / "a-report.html").unlink()
+    os.mkfifo(reports / "a-report.html")
+    (reports / "logs" / "c.html").unlink()
+    (reports / "logs" / "c.html").symlink_to(reports / "b-report.html")
+    for name in ("d", "e"):
+        (reports / f"{name}.html").write_bytes(b"caf\xe9")
+    (reports / "d.summary.json").write_text((reports / "b-report.summary.json").read_text())
+    done = publish(tmp_path / "public")
+    assert done.num_pages == 1
+    assert done.left_out == (
+        "a-report.html (Not a file)",
+        "d.html (not UTF-8)",
+        "logs/c.html (a link)",
+        "e.html (a page without a summary)",
+    )
+    assert done.text.startswith("Left out: a-report.html (Not a file)\nLeft out: d.html (not UTF-8)\n")
+    assert files(tmp_path / "public") == ["b-report.html", "b-report.summary.json", "index.html", MARKER]
+    (reports / "b-report.html").write_bytes(b"caf\xe9")
+    with pytest.raises(InputError, match="no page can be published"):
+        publish(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_zip_holds_one_folder(project: Path, tmp_path: Path) -> None:
@@ -116,6 +221,10 @@ def test_a_zip_holds_one_folder(project: Path, tmp_path: Path) -> None:
     assert len(names) == 8 and {name.partition("/")[0] for name in names} == {"pages"}
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert done.text.endswith("pages.zip")
+    publish(tmp_path / "pages.zip", campaigns=["a"])
+    with zipfile.ZipFile(tmp_path / "pages.zip") as archive:
+        assert len(archive.namelist()) == 4
+    assert publish(tmp_path / "up.ZIP").text.endswith("Open:\n" + str(tmp_path / "up.ZIP"))
 
 
 def test_nothing_to_publish_says_what_to_do(

@@ -7,6 +7,7 @@ import pytest
 from nights import measure, put_aside_attempt
 
 from workbench.analysis.since import since_last_good_df, worse_rows
+from workbench.table import earlier
 from workbench.table.earlier import earlier_measurements
 
 SPEED, LENGTH = "decode speed", "accept length"
@@ -131,3 +132,55 @@ def test_another_content_under_the_same_name_is_not_compared(tmp_path: Path) -> 
     kept = next((campaign / "_kept").glob("eagle3*")) / "spec.json"
     kept.write_text(kept.read_text().replace('"speculative_num_steps": 3', '"speculative_num_steps": 5'))
     assert [one.run_id for one in earlier_measurements(campaign)] == ["baseline-c1-aaaaaa"]
+
+
+def test_a_bad_level_does_not_become_good_by_lasting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (earlier.OLDEST, earlier.NEWEST) == (5, 60)  # as docs/nightly.md says
+    monkeypatch.setattr(earlier, "NEWEST", 6)
+    campaign = measure(tmp_path / "c", 1)
+    for night in range(2, 16):
+        measure(campaign, night, seconds=1.0 if night <= 5 else 1.25)
+    measured = list(earlier_measurements(campaign))
+    # What lies in between is left out; the first nights, the last ones and the one in place are not.
+    assert [[str(at)[8:10] for at in one.runs["recorded_at"]] for one in measured] == [
+        ["01", "02", "03", "04", "05", "09", "10", "11", "12", "13", "14", "15"]
+    ] * 2
+    row = since_last_good_df(measured, n_boot=400).set_index(["role", "figure"]).loc[("speculative", SPEED)]
+    assert (row["verdict"], row["ratio"]) == ("worse", pytest.approx(0.8))
+    assert (row["good_at"], row["num_good"]) == ("2026-01-05T00:00:00+00:00", 5)
+
+
+def test_a_creep_is_named_when_it_adds_up(tmp_path: Path) -> None:
+    """Each night takes 1.008 times as long: beside the five before it that is 1.008 ** 3, 2.4 %."""
+    campaign = measure(tmp_path / "c", 1)
+    for night in range(2, 7):
+        measure(campaign, night, seconds=1.008 ** (night - 1))
+    assert set(verdicts(campaign).values()) == {"no change beyond noise"}
+    measure(campaign, 7, seconds=1.008**6)
+    row = since(campaign).loc[("baseline", SPEED)]
+    assert row["verdict"] == "worse" and row["reason"].startswith("little by little, since the first 5 good")
+    # The first five took 1.008 ** 2 times as long on average.
+    assert row["ratio"] == pytest.approx(1.008**-4, rel=1e-3)
+    assert row["good_at"] == "2026-01-05T00:00:00+00:00"
+
+
+def test_a_night_of_a_clock_that_was_ahead_is_named_and_not_used(tmp_path: Path) -> None:
+    campaign = measure(tmp_path / "c", 1)
+    measure(campaign, 2, seconds=2.0, provenance={"recorded_at": "2027-05-05T00:00:00+00:00"})
+    measure(campaign, 3)
+    measured = list(earlier_measurements(campaign))
+    assert measured[0].attempt == (
+        "an earlier measurement dated 2027-05-05T00:00:00+00:00, after the newest one of 2026-01-03T00:00:00+00:00, "
+        "not compared: a clock was ahead"
+    )
+    found = since(campaign)
+    assert set(found["verdict"]) == {"no change beyond noise"} and set(found["num_good"]) == {1}
+    assert found["ratio"].tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_passes_that_differ_by_less_than_a_percent_are_not_said_to_lie_0_percent_apart(tmp_path: Path) -> None:
+    campaign = measure(tmp_path / "c", 1)
+    measure(campaign, 2, seconds=1.25)
+    said = since(campaign).loc[("baseline", SPEED), "reason"] or ""
+    # The passes of `nights` lie 0.4 % apart.
+    assert "new passes lie 0.4% apart, more than prompts explain" in said

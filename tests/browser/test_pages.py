@@ -113,7 +113,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@pytest.mark.parametrize(("scheme", "width"), list(zip(SCHEMES, WIDTHS, strict=True)))
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        # Both in the lists of all pages, which is slow; here the one with less room.
+        pytest.param(scheme, width, marks=[pytest.mark.slow] if width > min(WIDTHS) else [])
+        for scheme, width in zip(SCHEMES, WIDTHS, strict=True)
+    ],
+)
 def test_pages_of_every_kind(browser: Browser, pages: dict[str, Path], scheme: str, width: int) -> None:
     found = {}
     for name in ("failed", "diagnosis", "long word", "index", "empty index", "hostile report"):

@@ -152,7 +152,7 @@ def _imported(data: bytes, folder: Path) -> None:
     """All the way to the files of runs, and back."""
     problems: list[Problem] = []
     stated = Stated(speculative=True, target="T", prompts="p", concurrency=2)
-    for number, run in enumerate(read_file(_put(folder / "given", data), stated, problems)):
+    for number, run in enumerate(read_file(_put(folder / "given", data), stated, problems, folder)):
         place = folder / "c" / str(number)
         write_run(place, run.spec("c"), run.provenance(None), run.status(None), reported=run.figures)
         if run.server_info is not None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from workbench.analysis.campaign import diagnose_logs
 from workbench.analysis.speedup import speedup_df
 from workbench.cli import main
 from workbench.errors import InputError, UsageError
-from workbench.importing import Outcome, Request, Stated, import_files
+from workbench.files import read_chunks
+from workbench.importing import Outcome, Request, Stated, import_files, taken
 from workbench.store import Campaign, RunFolder, read_campaign
 from workbench.table import load_tables
 
@@ -150,7 +153,6 @@ def test_tools_are_not_compared_with_each_other(project: Path) -> None:
     [
         ({"accept_length": 0.4}, "accept length 0.4 cannot be"),
         ({"accept_length": 7.0}, "accept length 7 cannot be"),  # of at most 4
-        ({"output_throughput": -5}, "output speed -5 cannot be"),
     ],
 )
 def test_figures_that_cannot_be_are_left_out_and_said(project: Path, changes: dict[str, Any], left_out: str) -> None:
@@ -255,3 +257,142 @@ def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", str(file), "--campaign", "pile", "--baseline", "--concurrency", "32"]) == 0
     assert "baseline: 1 run" in capsys.readouterr().out
     assert campaign(project).runs[0].spec.workload.max_concurrency == 32
+
+
+def drafts(path: str, **more: Any) -> dict[str, Any]:
+    return {**SERVING, "server_info": {**SERVING["server_info"], "speculative_draft_model_path": path}, **more}
+
+
+def test_of_a_file_that_grew_only_the_new_results_are_imported(project: Path) -> None:
+    file = put(project, "serving.jsonl", PLAIN)
+    bring(file)
+    put(project, "serving.jsonl", PLAIN, SERVING)
+    outcome, _ = bring(file)
+    assert "1 run imported" in outcome.text and "there already: 1 run" in outcome.text
+    # The same results in another file, in another order.
+    outcome, _ = bring(put(project, "copy.jsonl", SERVING, PLAIN))
+    assert "0 runs imported" in outcome.text
+    assert len(campaign(project).runs) == 2
+
+
+@pytest.mark.parametrize(("then", "why"), [({"speculative": True}, "with baseline"), ({"concurrency": 4}, "2, now")])
+def test_one_result_is_not_two_runs(project: Path, then: dict[str, Any], why: str) -> None:
+    file = put(project, "g.json", guidellm({"type_": "throughput"}))
+    bring(file, speculative=False, concurrency=2)
+    (before,) = campaign(project).runs
+    outcome, said = bring(file, **{"speculative": False, "concurrency": 2, **then})
+    assert outcome.exit_code == 1 and "refused: 1 result" in outcome.text
+    assert f"it is there already as {before.path.name}" in said[0] and why in said[0]
+    assert [run.path for run in campaign(project).runs] == [before.path]
+
+
+def test_drafters_of_one_last_part_are_told_apart(project: Path) -> None:
+    a, b = drafts("/runA/epoch_3"), drafts("/runB/epoch_3", output_throughput=900.0)
+    bring(put(project, "s.jsonl", a, b))
+    bring(put(project, "t.jsonl", drafts("/runB/epoch_3/", output_throughput=901.0), PLAIN))
+    found = campaign(project)
+    assert {drafter.name: drafter.model_path for drafter in found.drafters} == {
+        "epoch_3": "/runA/epoch_3",
+        "runB-epoch_3": "/runB/epoch_3",
+    }
+    assert sorted(run.spec.drafter or "" for run in found.runs) == ["", "epoch_3", "runB-epoch_3", "runB-epoch_3"]
+
+
+def test_a_log_that_grew_takes_the_place_of_what_was_there(project: Path) -> None:
+    whole = vllm_log().encode()
+    # Long enough that its beginning tells it from others.
+    start, rest = whole.splitlines(keepends=True)[0], b"".join(whole.splitlines(keepends=True)[1:])
+    path = project / "server.log"
+    path.write_bytes(start + b"INFO 01-01 00:00:00 waiting\n" * 200 + rest)
+    bring(path, concurrency=8)
+    (before,) = campaign(project).runs
+    with path.open("ab") as file:
+        file.write(rest)
+    outcome, _ = bring(path)
+    assert "0 runs imported" in outcome.text and "grown since and imported again: 1 log" in outcome.text
+    (after,) = campaign(project).runs
+    assert after.path == before.path and after.spec.workload.max_concurrency == 8
+    assert after.log is not None and after.log.stat().st_size == path.stat().st_size
+    assert after.provenance.source != before.provenance.source
+
+
+def test_a_log_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is overwritten as soon as it was read: what is judged is what is kept."""
+    path = project / "server.log"
+    content = recorded("sim25-s3")
+    path.write_bytes(content)
+
+    def once(file: Path, faults: Any) -> Iterator[bytes]:
+        yield from read_chunks(file, faults)
+        file.write_text("something else")
+
+    monkeypatch.setattr(taken, "read_chunks", once)
+    bring(path)
+    (run,) = campaign(project).runs
+    assert run.log is not None and run.log.stat().st_size == len(content)
+    assert [entry.name for entry in (project / "data" / "runs").iterdir()] == ["pile"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_pipes_and_devices_are_refused_at_once(project: Path, kind: str) -> None:
+    path = Path("/dev/zero")
+    if kind == "fifo":
+        path = project / "pipe"
+        os.mkfifo(path)
+    outcome, said = bring(put(project, "s.jsonl", PLAIN), path)
+    assert outcome.exit_code == 1
+    assert said == [f"left out: {path}: a pipe or a device, no file: save what comes from it, and name that file"]
+
+
+@pytest.mark.parametrize("speed", [float("nan"), "fast", -5, None])
+def test_a_result_without_a_usable_speed_is_left_out_and_said(project: Path, speed: object) -> None:
+    outcome, said = bring(put(project, "s.jsonl", PLAIN, {**SERVING, "output_throughput": speed}))
+    assert outcome.exit_code == 1
+    assert "s.jsonl, line 2: no usable speed in this result; it is left out" in said[-1]
+    assert len(campaign(project).runs) == 1
+
+
+def test_a_file_of_nothing_but_unusable_results_says_only_that(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = put(project, "s.jsonl", {**SERVING, "output_throughput": "fast"})
+    assert main(["import", str(file), "--campaign", "pile"]) == 3
+    said = capsys.readouterr().err
+    assert "no usable speed" in said and "neither results" not in said
+
+
+def test_names_that_no_campaign_may_have(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = put(project, "s.jsonl", PLAIN)
+    assert main(["import", str(file), "--campaign=--"]) == 2
+    (project / "data" / "recorded" / "h200").mkdir(parents=True)
+    assert main(["import", str(file), "--campaign", "h200"]) == 2
+    assert "a recorded campaign has this name" in capsys.readouterr().err
+    assert not (project / "data" / "runs").exists()
+
+
+@pytest.mark.parametrize("content", ["[{", "{}", '[{"name": 5}]'])
+def test_damaged_drafters_are_an_error_and_stay(project: Path, content: str) -> None:
+    bring(put(project, "s.jsonl", PLAIN, SERVING))
+    path = project / "data" / "runs" / "pile" / "drafters.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="damaged, so nothing is imported"):
+        bring(put(project, "t.jsonl", drafts("/other")))
+    assert path.read_text() == content
+
+
+def test_encodings(project: Path) -> None:
+    good, wide, blind = project / "good.json", project / "wide.json", project / "blind.json"
+    good.write_text(json.dumps(PLAIN), encoding="utf-8-sig")
+    wide.write_text(json.dumps(SERVING), encoding="utf-16")
+    blind.write_text(json.dumps(SERVING), encoding="utf-16-le")
+    outcome, said = bring(good, wide, blind)
+    assert outcome.exit_code == 1
+    assert said == [f"left out: {path}: text in UTF-16: save it as UTF-8" for path in (wide, blind)]
+    assert len(campaign(project).runs) == 1
+
+
+def test_a_result_file_that_is_too_large_says_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "MOST_SMALL_BYTES", 2_000)
+    outcome, said = bring(put(project, "s.jsonl", PLAIN), put(project, "t.jsonl", *[SERVING] * 9))
+    assert outcome.exit_code == 1
+    assert "larger than 64 MiB" in said[0]

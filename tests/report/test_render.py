@@ -281,7 +281,7 @@ def test_what_got_worse_stands_at_the_top_and_every_comparison_below(tmp_path: P
     section = soup.select_one("section[aria-labelledby=since]")
     assert section is not None
     assert "1 of 2 figures got worse since the last good run; 1 as before." in section.get_text()
-    assert "Not measured again: r: the attempt failed" in section.get_text()
+    assert "Not used: r: the attempt failed" in section.get_text()
     rows = [[cell.get_text() for cell in row.select("th, td")] for row in section.select("tbody tr")]
     # Worst first.
     assert [row[6] for row in rows] == ["worse", "no change beyond noise"]

@@ -53,6 +53,7 @@ def read(config: TrainConfig) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 def test_eight_samples_are_learnt_by_heart(tmp_path: Path) -> None:
     target = tiny_target(tmp_path / "target", sureness=4)
     whole = [sample for sample in greedy_samples(target, 40, new_tokens=32) if sample.response_tokens == 32]
