@@ -78,7 +78,8 @@ def _import(arguments: argparse.Namespace) -> int:
 
     names = importing.Stated.__dataclass_fields__
     stated = importing.Stated(**{name: getattr(arguments, name) for name in names})
-    outcome = importing.import_files(importing.Request(tuple(arguments.file), arguments.campaign, stated), complain)
+    name = arguments.campaign or "--"  # argparse before Python 3.13 makes an empty list of --campaign=--
+    outcome = importing.import_files(importing.Request(tuple(arguments.file), name, stated), complain)
     say(outcome.text)
     return outcome.exit_code
 

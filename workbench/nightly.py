@@ -100,6 +100,6 @@ def _row(name: str, said: Since, summaries: Sequence[Summary]) -> tuple[str, str
     bad = sum(summary.status != "ok" for summary in own)
     pages = f"{len(own)}, {bad} with trouble" if bad else f"{len(own)} ok"
     answer = next((summary.answer for summary in own if summary.answer), "") or ""
-    attempts = f"; {count(len(said.attempts), 'attempt')} failed" if said.attempts else ""
+    attempts = f"; {count(len(said.attempts), 'measurement')} not used" if said.attempts else ""
     short = answer if len(answer) <= _ANSWER_WIDTH else f"{answer[: _ANSWER_WIDTH - 1].rstrip()}…"
     return pages, f"{said.words}{attempts}", short

@@ -20,6 +20,7 @@ from workbench.analysis.passes import Arm, BusyPasses, PassSpread, largest_diffe
 
 MIN_PASSES = 5  # of each arm, above concurrency 1
 UNSTEADY = 1.0  # an arm whose fastest pass is more than twice as fast as its slowest was not measured, but disturbed
+_SMALLEST_DRIFT = 0.001  # passes closer than this are alike, however narrow the interval over prompts
 SHORT_S = 2.0  # passes whose slots are busy for less hold a few requests, and their speed depends on which
 
 
@@ -145,4 +146,8 @@ def _disturbed(spec: float, base: float) -> list[str]:
 def _drifting(spec: Arm, base: Arm, width: float) -> list[str]:
     """Says so where passes of one arm lie further apart than the interval over prompts is wide."""
     apart = ((largest_difference(spec), "speculative"), (largest_difference(base), "plain"))
-    return [f"{name} passes lie {value:.0%} apart, more than prompts explain" for value, name in apart if value > width]
+    return [
+        f"{name} passes lie {value:{'.0%' if value >= 0.1 else '.1%'}} apart, more than prompts explain"
+        for value, name in apart
+        if value > max(width, _SMALLEST_DRIFT)
+    ]

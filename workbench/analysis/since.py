@@ -1,15 +1,16 @@
 """Is a run as fast, and does its drafter hit as often, as when the same run was last measured and good?
 
-The newest measurement is judged against the good ones before it (at most `MOST_GOOD`, pooled) as a speculative run is
-against its baselines: speed by `workbench.analysis.speedup`, accept length by a bootstrap over prompts, paired. Passes
-of one night say little about how nights differ, so a change counts only where it is not small and the new figure lies
-beyond every good one. A measurement that got worse is not good, and the next is not compared with it.
+The newest measurement is judged against the last good ones before it (at most `MOST_GOOD`, pooled) as a speculative
+run is against its baselines: speed by `workbench.analysis.speedup`, accept length by a bootstrap over prompts, paired.
+Passes of one night say little about how nights differ, so a change counts only where it is not small and the new figure
+lies beyond every good one. The same is asked of the first good ones, so that steps too small to count are named when
+they add up. A measurement that got worse is not good, and the next is not compared with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,7 @@ _SINCE = {
     "num_good": "Int64",
     "changed": "str",
 }
+_FIGURES = ("output_tok_per_s", "decode_tok_per_s", "accept_length_requests")
 _DESCRIBED = ("campaign", "label", "role", "prompt_set", "max_concurrency")
 
 
@@ -66,20 +68,63 @@ def worse_rows(since: pd.DataFrame) -> pd.DataFrame:
 def _judged(one: Measurements, n_boot: int, seed: int) -> list[Row]:
     """The newest measurement against the good ones, which are found by judging each in turn."""
     runs = records(one.runs)
-    good, rows = [0], []
-    for place in range(1, len(runs)):
-        compared = good[-MOST_GOOD:]
-        rows = [
-            _speed(one, runs, place, compared, n_boot, seed),
-            *_length(one, runs, place, compared, n_boot, seed),
-        ]
-        if all(row["verdict"] != WORSE for row in rows):
+    good = [0]
+    for place in range(1, len(runs) - 1):
+        if not (_may_be_worse(runs, place, good) and _is_worse(one, runs, place, good, n_boot, seed)):
             good.append(place)
-    last = [place for place in good if place < len(runs) - 1][-1]
+    rows = _compared(one, runs, len(runs) - 1, good, n_boot, seed)
     described = {name: runs[-1][name] for name in _DESCRIBED} | {"run_id": one.run_id}
-    described |= {"measured_at": runs[-1]["recorded_at"], "good_at": runs[last]["recorded_at"]}
-    described["changed"] = _changed(one.versions[last], one.versions[-1], runs[last], runs[-1])
+    described |= {"measured_at": runs[-1]["recorded_at"]} | _beside(one, runs, good[-1])
     return [described | row for row in rows]
+
+
+def _may_be_worse(runs: Sequence[Row], place: int, good: Sequence[int]) -> bool:
+    """Whether a figure lies below all that it is compared with, or is missing: only then there is anything to judge."""
+    for name in _FIGURES:
+        new = number(runs[place][name])
+        for compared in (good[-MOST_GOOD:], good[:MOST_GOOD]):
+            old = [number(runs[each][name]) for each in compared]
+            if all(each is None for each in (new, *old)):
+                continue
+            if new is None or None in old or all(each is not None and new < each for each in old):
+                return True
+    return False
+
+
+def _is_worse(one: Measurements, runs: Sequence[Row], place: int, good: Sequence[int], n_boot: int, seed: int) -> bool:
+    beside = [good[-MOST_GOOD:], *([good[:MOST_GOOD]] if len(good) > MOST_GOOD else [])]
+    rows = (row for compared in beside for row in _against(one, runs, place, compared, n_boot, seed))
+    return any(row["verdict"] == WORSE for row in rows)
+
+
+def _compared(
+    one: Measurements, runs: Sequence[Row], place: int, good: Sequence[int], n_boot: int, seed: int
+) -> list[Row]:
+    """Speed and accept length beside the last good ones; beside the first where they are worse only than those."""
+    first = good[:MOST_GOOD]
+    rows = list(_against(one, runs, place, good[-MOST_GOOD:], n_boot, seed))
+    if len(good) <= MOST_GOOD:
+        return rows
+    crept = {row["figure"]: row for row in _against(one, runs, place, first, n_boot, seed) if row["verdict"] == WORSE}
+    for at, row in enumerate(rows):
+        if row["verdict"] != WORSE and (found := crept.get(row["figure"])) is not None:
+            why = f"little by little, since the first {len(first)} good measurements"
+            said = f"{why}; {found['reason']}" if known(found["reason"]) else why
+            rows[at] = found | _beside(one, runs, first[-1]) | {"reason": said}
+    return rows
+
+
+def _against(
+    one: Measurements, runs: Sequence[Row], place: int, good: Sequence[int], n_boot: int, seed: int
+) -> Iterator[Row]:
+    yield _speed(one, runs, place, good, n_boot, seed)
+    yield from _length(one, runs, place, good, n_boot, seed)
+
+
+def _beside(one: Measurements, runs: Sequence[Row], good: int) -> Row:
+    """What is said of the good measurement that the newest is compared with."""
+    changed = _changed(one.versions[good], one.versions[-1], runs[good], runs[-1])
+    return {"good_at": runs[good]["recorded_at"], "changed": changed}
 
 
 def _speed(one: Measurements, runs: Sequence[Row], place: int, good: Sequence[int], n_boot: int, seed: int) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +13,17 @@ from pydantic import ValidationError
 
 from workbench.analysis.wording import count
 from workbench.errors import InputError, Problem, UsageError
-from workbench.files import read_chunks, read_small
+from workbench.files import MOST_SMALL_BYTES
 from workbench.importing.found import NOT_STATED, Found, Stated
 from workbench.importing.logs import read_log
+from workbench.importing.merge import by_identity, clash, known_drafters, tell_apart
 from workbench.importing.results import looks_like_results, read_results, unusable
+from workbench.importing.taken import Taken, scratch_in, take
 from workbench.launch.redaction import blank_out, secret_values
-from workbench.paths import runs_dir, slug
+from workbench.paths import recorded_dir, runs_dir, slug
 from workbench.recording import alone, resolved
-from workbench.spec import CampaignInfo
-from workbench.store import SERVERS, read_head, write_json, write_run
+from workbench.spec import CampaignInfo, Drafter, RunSpec
+from workbench.store import SERVERS, RunFolder, read_run, write_json, write_run
 
 _MOST_SHOWN = 20
 _NO_ARM = "{} does not tell whether a drafter was used"
@@ -60,47 +62,81 @@ def import_files(request: Request, say: Callable[[str], None] = lambda _: None) 
         When no file holds a run that can be imported, or nothing can be written.
     """
     name = _campaign_name(request.campaign)
-    problems: list[Problem] = []
-    found = [run for file in request.files for run in read_file(file, request.stated, problems)]
-    whole = [run for run in found if run.speculative is not None]
-    undecided = [run for run in found if run.speculative is None]
-    problems += [Problem(run.source.place, _NO_ARM.format(run.source.tool)) for run in undecided]
+    with scratch_in(runs_dir()) as scratch:
+        problems: list[Problem] = []
+        found = [run for file in request.files for run in read_file(file, request.stated, problems, scratch)]
+        whole = [run for run in found if run.speculative is not None]
+        undecided = [run for run in found if run.speculative is None]
+        problems += [Problem(run.source.place, _NO_ARM.format(run.source.tool)) for run in undecided]
+        written = _Written()
+        try:
+            if whole:
+                with alone(runs_dir() / name):
+                    _write(runs_dir() / name, whole, request.stated, written)
+        finally:
+            problems += written.refused
+            _say_left_out(problems, say)
+    if not whole:
+        advice = _TELL_ARM if undecided else "docs/importing.md names the files that can be read"
+        raise InputError(f"nothing to import in {count(len(request.files), 'file')}", next_step=advice)
+    return Outcome(_told(name, written, undecided), tuple(problems))
+
+
+def _say_left_out(problems: Sequence[Problem], say: Callable[[str], None]) -> None:
     for problem in problems[:_MOST_SHOWN]:
         say(f"left out: {problem.where}: {problem.what}")
     if len(problems) > _MOST_SHOWN:
         say(f"left out: {len(problems) - _MOST_SHOWN:,} more")
-    if not whole:
-        advice = _TELL_ARM if undecided else "docs/importing.md names the files that can be read"
-        raise InputError(f"nothing to import in {count(len(request.files), 'file')}", next_step=advice)
-    folder = runs_dir() / name
-    with alone(folder):
-        new = _write(folder, name, whole, request.stated)
-    return Outcome(_told(name, whole, new, undecided), tuple(problems))
 
 
 def _campaign_name(name: str) -> str:
     if slug(name) != name or name.startswith("_"):
         advice = f"try {slug(name.lstrip('_'))!r}: letters, digits, '.', '_' and '-'"
         raise UsageError("no name for a campaign", where=f"--campaign {name}", next_step=advice)
+    if (recorded_dir() / name).exists():
+        advice = "choose another name: one of two campaigns of one name would hide the other"
+        raise UsageError("a recorded campaign has this name", where=f"--campaign {name}", next_step=advice)
     return name
 
 
-def read_file(file: Path, stated: Stated, problems: list[Problem]) -> list[Found]:
-    """The runs of one file; one that cannot be read stops no other, and what is wrong is added to ``problems``."""
+def read_file(file: Path, stated: Stated, problems: list[Problem], scratch: Path) -> list[Found]:
+    """The runs of one file; one that cannot be read stops no other, and what is wrong is added to ``problems``.
+
+    The file is read once, into ``scratch``, where the copy of a log stays.
+    """
+    own: list[Problem] = []
     try:
-        found: list[Found] = []
-        if looks_like_results(next(iter(read_chunks(file)), b"")):
-            found = read_results(file, read_small(file, unpack=True), stated, problems)
-        if not found and (log := read_log(file, stated, problems)) is not None:
-            found = [log]
-        if not found:
-            problems.append(Problem(str(file), "neither results of a known benchmark tool nor a server log"))
-        return [run for run in found if _is_usable(run, problems)]
-    except (InputError, OSError, EOFError, zlib.error) as error:
-        what = error.what if isinstance(error, InputError) else getattr(error, "strerror", None) or str(error)
-        problems.append(Problem(str(file), what))
+        taken = take(file, scratch)
+        found = [run for run in _found_in(taken, stated, own) if _is_usable(run, own)]
+        if not any(run.log for run in found):
+            taken.copy.unlink()
+        return found
+    except (InputError, OSError) as error:
+        what = error.what if isinstance(error, InputError) else error.strerror or str(error)
+        own.append(Problem(str(file), what))
     except ValidationError as error:
-        problems.append(Problem(str(file), unusable(error)))
+        own.append(Problem(str(file), unusable(error)))
+    except RecursionError:
+        own.append(Problem(str(file), "nested too deeply"))
+    finally:
+        problems += own
+    return []
+
+
+def _found_in(taken: Taken, stated: Stated, problems: list[Problem]) -> list[Found]:
+    is_json = looks_like_results(taken.head)
+    if is_json and taken.is_small and not taken.faults:
+        found = read_results(taken.file, taken.copy.read_bytes(), stated, problems)
+        if found or problems:
+            return found
+    if (log := read_log(taken, stated, problems)) is not None:
+        return [log]
+    what = "neither results of a known benchmark tool nor a server log"
+    if taken.faults:
+        what = f"{taken.faults[0].what.partition(':')[0]}: nothing of it is used"
+    elif is_json and not taken.is_small:
+        what = f"larger than {MOST_SMALL_BYTES >> 20} MiB, which is more than a result file may have: split it by lines"
+    problems.append(Problem(str(taken.file), what))
     return []
 
 
@@ -115,63 +151,94 @@ def _is_usable(run: Found, problems: list[Problem]) -> bool:
     return True
 
 
-def _write(folder: Path, name: str, runs: Sequence[Found], stated: Stated) -> int:
-    """Write what is not there yet; how many runs that were."""
-    drafters = _describe(folder, name, runs, stated)
-    new = 0
-    for run in runs:
-        spec = run.spec(name)
-        path = folder / spec.run_id
-        if (path / "status.json").exists():
+@dataclass(slots=True)
+class _Written:
+    """How many runs are new, how many were renewed, the arms of all that are held, and what was refused."""
+
+    arms: list[str] = field(default_factory=list)
+    new: int = 0
+    renewed: int = 0
+    refused: list[Problem] = field(default_factory=list)
+
+
+def _write(folder: Path, found: Sequence[Found], stated: Stated, written: _Written) -> None:
+    """Write what is not there yet, and logs that grew."""
+    _describe(folder, found, stated)
+    known = known_drafters(folder)
+    there = by_identity(folder)
+    for run in tell_apart(found, known):
+        spec, old = run.spec(folder.name), there.get(run.source.identity)
+        before = None if old is None else read_run(old)
+        if before is not None and (why := clash(before, spec)) is not None:
+            written.refused.append(Problem(run.source.place, why))
             continue
-        log_file = None if run.log is None else _keep_log(run.log, folder / SERVERS / spec.server_id, path)
-        if run.server_info is not None:
-            write_json(path / "resolved.json", resolved(run.server_info, ()))
-        write_run(path, spec, run.provenance(stated.machine), run.status(log_file), reported=run.figures)
-        new += 1
-    if drafters:
-        write_json(folder / "drafters.json", drafters)
-    return new
+        written.arms.append(run.arm)
+        if before is None:
+            _name_drafter(folder, run, known)
+            written.new += 1
+        elif _has_grown(run, before):
+            spec = before.spec
+            written.renewed += 1
+        else:
+            continue
+        _write_one(folder, spec, run, stated)
+        there[run.source.identity] = folder / spec.run_id
 
 
-def _describe(folder: Path, name: str, runs: Sequence[Found], stated: Stated) -> list[object]:
-    """Make ``campaign.json`` where there is none; the drafters of the campaign, with those of these runs."""
-    known: dict[str, object] = {}
+def _has_grown(run: Found, before: RunFolder) -> bool:
+    return run.log is not None and before.log is not None and run.log.stat().st_size > before.log.stat().st_size
+
+
+def _write_one(folder: Path, spec: RunSpec, run: Found, stated: Stated) -> None:
+    path = folder / spec.run_id
+    log_file = None if run.log is None else _keep_log(run.log, folder / SERVERS / spec.server_id, path)
+    if run.server_info is not None:
+        write_json(path / "resolved.json", resolved(run.server_info, ()))
+    write_run(path, spec, run.provenance(stated.machine), run.status(log_file), reported=run.figures)
+
+
+def _describe(folder: Path, runs: Sequence[Found], stated: Stated) -> None:
+    """Make ``campaign.json`` where there is none."""
     if (folder / "campaign.json").exists():
-        head = read_head(folder)
-        known = {drafter.name: drafter.model_dump(mode="json", exclude_none=True) for drafter in head.drafters}
-    else:
-        targets = {run.spec(name).target.name for run in runs} - {NOT_STATED}
-        info = CampaignInfo(
-            name=name,
-            title=f"Imported results: {name}",
-            target=", ".join(sorted(targets)[:3]) or NOT_STATED,
-            machine=stated.machine or NOT_STATED,
-            source="imported from files of other tools; each run names its file",
-        )
-        write_json(folder / "campaign.json", info)
-    for run in runs:
-        if run.drafter is not None:
-            known.setdefault(run.drafter.name, run.drafter.model_dump(mode="json", exclude_none=True))
-    return list(known.values())
+        return
+    targets = {run.spec(folder.name).target.name for run in runs} - {NOT_STATED}
+    info = CampaignInfo(
+        name=folder.name,
+        title=f"Imported results: {folder.name}",
+        target=", ".join(sorted(targets)[:3]) or NOT_STATED,
+        machine=stated.machine or NOT_STATED,
+        source="imported from files of other tools; each run names its file",
+    )
+    write_json(folder / "campaign.json", info)
+
+
+def _name_drafter(folder: Path, run: Found, known: dict[str, Drafter]) -> None:
+    """Put the drafter of a run into ``drafters.json`` before the run that names it."""
+    if run.drafter is not None and run.drafter.name not in known:
+        known[run.drafter.name] = run.drafter
+        listed = [drafter.model_dump(mode="json", exclude_none=True) for drafter in known.values()]
+        write_json(folder / "drafters.json", listed)
 
 
 def _keep_log(log: Path, server: Path, run: Path) -> str:
-    """A copy of the log in the campaign, secrets blanked out: run folders lead to files of their campaign only."""
+    """The copy of the log into the campaign, secrets blanked out: run folders lead to files of their campaign only."""
+    blank_out(log, secret_values([], os.environ))
     server.mkdir(parents=True, exist_ok=True)
-    copy = server / "server.log"
-    with copy.open("wb") as file:
-        for chunk in read_chunks(log, []):
-            file.write(chunk)
-    blank_out(copy, secret_values([], os.environ))
-    return os.path.relpath(copy, run)
+    kept = server / "server.log"
+    log.chmod(0o644)
+    log.replace(kept)
+    return os.path.relpath(kept, run)
 
 
-def _told(name: str, runs: Sequence[Found], new: int, undecided: Sequence[Found]) -> str:
-    arms = {arm: sum(run.arm == arm for run in runs) for arm in dict.fromkeys(run.arm for run in runs)}
-    lines = [f"{count(new, 'run')} imported into {runs_dir() / name}"]
-    if len(runs) > new:
-        lines.append(f"there already: {count(len(runs) - new, 'run')}")
+def _told(name: str, written: _Written, undecided: Sequence[Found]) -> str:
+    arms = Counter(written.arms)
+    lines = [f"{count(written.new, 'run')} imported into {runs_dir() / name}"]
+    if written.renewed:
+        lines.append(f"grown since and imported again: {count(written.renewed, 'log')}")
+    if written.refused:
+        lines.append(f"refused: {count(len(written.refused), 'result')} that are there under another statement")
+    if there := len(written.arms) - written.new - written.renewed:
+        lines.append(f"there already: {count(there, 'run')}")
     lines += [f"  {arm}: {count(number, 'run')}" for arm, number in list(arms.items())[:_MOST_SHOWN]]
     if "baseline" not in arms and not _has_baseline(runs_dir() / name):
         lines.append("no baseline among them: import the results of the same server without a drafter, too")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -46,11 +45,16 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The file that a run comes from, and the place in it."""
+    """The file that a run comes from, and the place in it.
+
+    ``digest`` is of the result itself (of a log: of its text), whatever else the file holds. ``identity`` stays as it
+    is when a log grows.
+    """
 
     tool: str
     file: Path
     digest: str
+    identity: str
     where: str = ""
 
     @property
@@ -72,6 +76,7 @@ class Found:
     speculative: bool | None
     model: str | None = None
     draft: str | None = None
+    draft_name: str | None = None
     decode: SpecDecodeConfig = field(default_factory=SpecDecodeConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
     workload: Workload = field(default_factory=lambda: Workload(prompt_set=NOT_STATED))
@@ -87,7 +92,7 @@ class Found:
     def drafter(self) -> Drafter | None:
         if not self.speculative or not self.draft:
             return None
-        return Drafter(name=slug(_last(self.draft)), model_path=clean(self.draft))
+        return Drafter(name=self.draft_name or slug(_last(self.draft)), model_path=clean(self.draft))
 
     @property
     def arm(self) -> str:
@@ -104,11 +109,10 @@ class Found:
         return slug("-".join(part for part in parts if part))
 
     def spec(self, campaign: str) -> RunSpec:
-        """The run as asked for; its name ends in a hash of the place that it comes from, so it is imported once."""
+        """The run as asked for; its name ends in the identity of its result, so it is imported once."""
         load, drafter = self.workload, self.drafter
         at_once = "unknown load" if load.max_concurrency is None else f"{load.max_concurrency} at once"
-        # Everything in the file is in its hash, so one result is one folder, however often it is imported.
-        origin = hashlib.sha256(f"{self.source.digest} {self.source.where} {load} {self.arm}".encode()).hexdigest()[:6]
+        origin = self.source.identity
         server_id = self.arm if self.log is None else f"{self.arm}-{origin}"
         prompts = "" if load.prompt_set.startswith(NOT_STATED) else slug(load.prompt_set, max_length=40)
         load_name = "c-unknown" if load.max_concurrency is None else f"c{load.max_concurrency}"

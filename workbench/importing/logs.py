@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from workbench.errors import Problem
 from workbench.files import read_chunks
 from workbench.importing.found import NOT_STATED, Found, Source, Stated, chain, named, of_server
+from workbench.importing.taken import Taken
 from workbench.parse.records import LogKind
 from workbench.spec import ServerConfig, SpecDecodeConfig, Workload
 from workbench.table.logs import LogSummary, summarise_log
 
-_HEAD_BYTES = 4 << 20
+_IDENTITY_BYTES = 4096
 # As vLLM 0.14 to 0.20 prints it: "Initializing a V1 LLM engine (v0.20.0) with config: model='...',
 # speculative_config=None, ..." or "speculative_config=SpeculativeConfig(method='eagle3', model='...',
 # num_spec_tokens=3)".
@@ -27,34 +27,32 @@ _VLLM_ARGUMENT = re.compile(r"(\w+)='?([^',)]*)'?")
 _TENSOR_PARALLEL = re.compile(rb"\btensor_parallel_size=(\d{1,4})\b")
 
 
-def read_log(file: Path, stated: Stated, problems: list[Problem]) -> Found | None:
+def read_log(taken: Taken, stated: Stated, problems: list[Problem]) -> Found | None:
     """The run of a log, ``None`` where it is no server log that is known here."""
-    faults: list[Problem] = []
-    digest, head = hashlib.sha256(), bytearray()
-
-    def passed_on() -> Iterator[bytes]:
-        for chunk in read_chunks(file, faults):
-            digest.update(chunk)
-            head.extend(chunk[: max(_HEAD_BYTES - len(head), 0)])
-            yield chunk
-
-    log = summarise_log(passed_on(), name=file.name)
-    problems += faults
+    file = taken.file
+    log = summarise_log(read_chunks(taken.copy), name=file.name)
     if log.kind is LogKind.UNKNOWN:
         return None
+    problems += taken.faults
     name = "vLLM log" if log.kind is LogKind.VLLM else "SGLang log"
     prompts = named(stated.prompts or f"{NOT_STATED} ({file.name})")
-    source = Source(name, file, digest.hexdigest()[:16])
+    source = Source(name, file, taken.digest[:16], _identity(taken))
     found = Found(
         source=source,
         engine="vllm" if log.kind is LogKind.VLLM else "reference" if log.facts.is_embedded else "sglang",
         speculative=True if log.windows["accept_len"].notna().any() else None,
         workload=Workload(prompt_set=prompts, max_concurrency=stated.concurrency),
-        log=file,
+        log=taken.copy,
     )
-    found = _told_by_vllm(found, bytes(head)) if log.kind is LogKind.VLLM else _told_by_sglang(found, log)
+    found = _told_by_vllm(found, taken.head) if log.kind is LogKind.VLLM else _told_by_sglang(found, log)
     arm = stated.speculative if found.speculative is None else found.speculative
     return replace(found, speculative=arm, model=found.model or stated.target)
+
+
+def _identity(taken: Taken) -> str:
+    """Of the name and the beginning: a log that grew is the same run. The first lines tell a start's time and seed."""
+    name = taken.file.name.removesuffix(".gz").encode("utf-8", "backslashreplace")
+    return hashlib.sha256(name + b"\0" + taken.head[:_IDENTITY_BYTES]).hexdigest()[:12]
 
 
 def _told_by_sglang(found: Found, log: LogSummary) -> Found:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -28,15 +29,29 @@ def read_results(file: Path, data: bytes, stated: Stated, problems: list[Problem
     parsed = parse_bench(data)
     if not parsed.results:
         return []
-    digest = hashlib.sha256(data).hexdigest()[:16]
     problems += [Problem(str(file), what) for what in parsed.unread]
     found = []
     for result in parsed.results:
         try:
-            found.append(_found(result, file, digest, stated, problems))
+            one = _found(result, file, stated, problems)
         except ValidationError as error:
             problems.append(Problem(f"{file}, {result.where}" if result.where else str(file), unusable(error)))
+            continue
+        if one.figures is not None and (_has_speed(one.figures) or one.unfinished):
+            found.append(one)
+        else:
+            problems.append(Problem(one.source.place, "no usable speed in this result; it is left out"))
     return found
+
+
+def _has_speed(figures: ReportedFigures) -> bool:
+    return figures.output_tok_per_s is not None or figures.decode_tok_per_s is not None
+
+
+def _digest(result: BenchResult) -> str:
+    """Of what the result says, not of its place: a file that grows or is copied holds the same results."""
+    said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in ("where", "notes")}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def unusable(error: ValidationError) -> str:
@@ -45,8 +60,9 @@ def unusable(error: ValidationError) -> str:
     return f"{'.'.join(map(str, fault['loc'])) or 'a value'}: {fault['msg']}; it is left out"
 
 
-def _found(result: BenchResult, file: Path, digest: str, stated: Stated, problems: list[Problem]) -> Found:
-    source = Source(result.tool, file, digest, clean(result.where) or "")
+def _found(result: BenchResult, file: Path, stated: Stated, problems: list[Problem]) -> Found:
+    digest = _digest(result)
+    source = Source(result.tool, file, digest[:16], digest[:12], clean(result.where) or "")
     versions = {} if result.tool_version is None else {result.tool: clean(result.tool_version) or ""}
     found = Found(
         source=source,

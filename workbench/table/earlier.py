@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,11 @@ from workbench.store import RunFolder, read_head, try_run
 from workbench.table.columns import REQUESTS, RUNS, frame
 from workbench.table.reading import RunsReader
 
-MOST_EARLIER = 12
-"""Newest measurements of one run that are looked at, besides the one in place."""
+OLDEST, NEWEST = 5, 60
+"""Finished measurements of one run that are looked at besides the one in place: the first ones, and the last ones.
+
+The first stay in view however many follow, so that a bad level does not become good by outlasting the good nights.
+"""
 # What `workbench.recording` adds to the name of a run that it keeps aside.
 _KEPT_NAME = re.compile(r"(.+)-(\d{8}T\d{12})")
 
@@ -27,7 +30,7 @@ class Measurements:
     """Finished measurements of one content, oldest first; the last one is in place, the others were kept aside.
 
     ``runs`` and ``requests`` are as in the tables, but ``run_id`` tells the measurements apart. ``versions`` are those
-    of each. ``attempt`` says that a newer attempt did not finish, and why.
+    of each. ``attempt`` says that a newer attempt did not finish, and why, or that one is dated after the newest.
     """
 
     run_id: str
@@ -50,20 +53,57 @@ def earlier_measurements(folder: Path) -> Iterator[Measurements]:
         if current is None or current.status.status is not RunState.OK:
             continue
         wanted = current.spec.content_hash()
-        others = [run for path in paths[-MOST_EARLIER:] if (run := try_run(path, unused)) is not None]
-        others = [run for run in others if run.spec.content_hash() == wanted]
-        finished = sorted((run for run in others if run.status.status is RunState.OK), key=_moment)
-        if attempt := _newer_attempt(current, others):
-            yield _measurements(folder.name, [*finished, current], drafters, attempt)
-        elif finished:
-            yield _measurements(folder.name, [*finished, current], drafters, None)
+        others = _first_and_last(paths, wanted)
+        finished = sorted((run for run in others if _is_finished(run) and not _is_ahead(run, current)), key=_moment)
+        said = [what for what in (_newer_attempt(current, others), _ahead(current, others)) if what]
+        if said or finished:
+            yield _measurements(folder.name, [*finished, current], drafters, "; ".join(said) or None)
+
+
+def _first_and_last(paths: Sequence[Path], wanted: str) -> list[RunFolder]:
+    """The runs of one content among those kept aside, as they were put there, without those in the middle."""
+    last = _until(reversed(paths), wanted, NEWEST)
+    reached = {run.path for run in last}
+    first = _until((path for path in paths if path not in reached), wanted, OLDEST)
+    return [*first, *reversed(last)]
+
+
+def _until(paths: Iterable[Path], wanted: str, most: int) -> list[RunFolder]:
+    found: list[RunFolder] = []
+    finished = 0
+    for path in paths:
+        run = try_run(path, [])
+        if run is None or run.spec.content_hash() != wanted:
+            continue
+        found.append(run)
+        finished += _is_finished(run)
+        if finished == most:
+            break
+    return found
+
+
+def _is_finished(run: RunFolder) -> bool:
+    return run.status.status is RunState.OK
+
+
+def _is_ahead(run: RunFolder, current: RunFolder) -> bool:
+    """Whether an older measurement says to be newer than the one in place."""
+    return _moment(run) > _moment(current) != ""
+
+
+def _ahead(current: RunFolder, others: Sequence[RunFolder]) -> str | None:
+    dates = [_moment(run) for run in others if _is_finished(run) and _is_ahead(run, current)]
+    if not dates:
+        return None
+    many = "an earlier measurement" if len(dates) == 1 else f"{len(dates)} earlier measurements"
+    return f"{many} dated {max(dates)}, after the newest one of {_moment(current)}, not compared: a clock was ahead"
 
 
 def _moment(run: RunFolder) -> str:
     return run.provenance.recorded_at or ""
 
 
-def _newer_attempt(current: RunFolder, others: list[RunFolder]) -> str | None:
+def _newer_attempt(current: RunFolder, others: Sequence[RunFolder]) -> str | None:
     newer = [run for run in others if run.status.status is not RunState.OK and _moment(run) > _moment(current)]
     if not newer:
         return None
