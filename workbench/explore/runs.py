@@ -84,7 +84,7 @@ class RunTable(Displayed):
 
     def _show(self) -> None:
         # Ids, unlike labels, are unique, and they are what compare() takes.
-        shown = _figures_first(views.runs_view(self.df.assign(label=self.df["run_id"])))
+        shown = views.runs_view(self.df.assign(label=self.df["run_id"]))
         caption = f"{count(len(self.df), 'run')}."
         show.table(shown, caption=caption, name="runs", empty="No run matches.", data=self.df)
 
@@ -115,15 +115,6 @@ def _no_condition(query: str, why: str) -> UsageError:
         where=query,
         next_step='conditions look like "accept_length > 1.5 and num_steps == 3"; .columns names the columns',
     )
-
-
-def _figures_first(shown: pd.DataFrame) -> pd.DataFrame:
-    """What was measured beside the name, where it is seen without scrolling."""
-    name, *others = shown.columns
-    figures_of = [column for column in others if column == "accept length" or column.endswith("tok/s")]
-    rest = [column for column in others if column not in figures_of]
-    ordered: pd.DataFrame = shown[[name, *figures_of, *rest]]
-    return ordered
 
 
 class OneRun(Displayed):

@@ -50,7 +50,7 @@ def labelled(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs of a campaign in a few columns."""
+    """The runs of a campaign in a few columns; what was measured stands where it is seen without scrolling."""
     shown = runs.assign(
         graphs=on_off(runs["cuda_graph"]),
         length=spans(runs, "accept_length_low", "accept_length_high"),
@@ -58,16 +58,16 @@ def runs_view(runs: pd.DataFrame) -> pd.DataFrame:
     )
     names = {
         "label": "run",
-        "baseline_group": "group",
-        "prompt_set": "prompts",
+        "length": "accept length",
+        "speed": "output tok/s",
+        "decode_tok_per_s": "decode tok/s",
         "max_concurrency": "concurrency",
         "num_draft_tokens": "draft tokens",
         "num_steps": "steps",
         "graphs": "graphs",
-        "length": "accept length",
+        "prompt_set": "prompts",
+        "baseline_group": "group",
         "accept_length_source": "from",
-        "speed": "output tok/s",
-        "decode_tok_per_s": "decode tok/s",
         "origin": "origin",
         "status": "status",
     }
