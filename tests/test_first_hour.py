@@ -66,7 +66,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run quickstart --log access.log", 2, "a log without a server to measure", "give --attach URL with --log"),
         ("import result.jsonl --campaign x", 3, "nothing to import in 1 file", "docs/importing.md names the files"),
         ("parse access.log --format parquet", 2, "Parquet is binary", "name a file with --out FILE"),
-        ("publish data", 2, "data: holds other files", "name a new or empty folder"),
+        ("publish data", 2, "data: lies in the folder of the data", "name a folder elsewhere"),
         ("publish public", 3, "no pages to publish", "build them first, with workbench report"),
     ],
 )
