@@ -213,3 +213,9 @@ def test_a_character_cut_in_two_by_the_network() -> None:
 def test_a_broken_stream_is_a_fault(data: bytes, kind: str) -> None:
     with pytest.raises(AnswerFault, match=f"^{kind}"):
         read(data)
+
+
+def test_a_latency_that_no_clock_shows_is_none() -> None:
+    for value in (10**400, float("nan"), float("inf"), True, "1"):
+        assert Answer(meta={"e2e_latency": value}).e2e_latency_s is None
+    assert Answer(meta={"e2e_latency": 2}).e2e_latency_s == 2.0

@@ -14,6 +14,8 @@ HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _SHOWN = 200
 _LOOKED_AT = 8192
 
+_MOST_SECONDS = 1e9
+
 
 class AnswerFault(Exception):
     """An answer that is none; ``kind`` is what failures are counted by."""
@@ -43,7 +45,10 @@ class Answer:
     @property
     def e2e_latency_s(self) -> float | None:
         value = self.meta.get("e2e_latency")
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        # A whole number may have more digits than a float has room for.
+        return float(value) if abs(value) < _MOST_SECONDS else None
 
     @property
     def finish_reason(self) -> str | None:
