@@ -14,7 +14,7 @@ from typing import Any
 from workbench.analysis.wording import count
 from workbench.paths import KEPT
 from workbench.reuse import last_summary
-from workbench.since import worse_sentences
+from workbench.since import counts_by_verdict, worse_sentences
 from workbench.summary import Change, Summary
 
 REGRESSION_EXIT_CODE = 3
@@ -41,13 +41,8 @@ class Since:
         """``2 worse, 5 as before``."""
         if self.changes is None:
             return "not measured before"
-        names = (("worse", "worse"), ("better", "better"), ("no change beyond noise", "as before"))
-        counted = [(sum(change.verdict == verdict for change in self.changes), words) for verdict, words in names]
-        undecided = sum(change.verdict == "not decidable" for change in self.changes)
-        return (
-            ", ".join(f"{n} {said}" for n, said in [*counted, (undecided, "not decidable")] if n)
-            or "nothing to compare"
-        )
+        counted = counts_by_verdict(self.changes)
+        return ", ".join(f"{n} {words}" for words, n in counted.items()) or "nothing to compare"
 
 
 NOTHING = Since()

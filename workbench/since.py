@@ -12,6 +12,12 @@ from workbench.summary import Change
 
 MOST_ROWS = 60
 _ORDER = {"worse": 0, "better": 1, "not decidable": 2}
+_WORDS = {
+    "worse": "worse",
+    "better": "better",
+    "no change beyond noise": "as before",
+    "not decidable": "not decidable",
+}
 _PLAIN_TOO = "The plain server got slower, too: look at the machine before the drafter."
 
 
@@ -44,18 +50,16 @@ def since_sentence(changes: Sequence[Change]) -> str:
     """``2 of 8 figures got worse since the last good run; 5 as before, 1 not decidable.``"""
     if not changes:
         return "Nothing can be compared with an earlier run."
-    counts = Counter(change.verdict for change in changes)
-    others = [
-        f"{counts[verdict]} {words}"
-        for verdict, words in (
-            ("better", "better"),
-            ("no change beyond noise", "as before"),
-            ("not decidable", "not decidable"),
-        )
-        if counts[verdict]
-    ]
-    worse = f"{counts['worse']} of {count(len(changes), 'figure')} got worse since the last good run"
+    counted = counts_by_verdict(changes)
+    others = [f"{number_of} {words}" for words, number_of in counted.items() if words != "worse"]
+    worse = f"{counted.get('worse', 0)} of {count(len(changes), 'figure')} got worse since the last good run"
     return f"{worse}{'; ' if others else ''}{', '.join(others)}."
+
+
+def counts_by_verdict(changes: Sequence[Change]) -> dict[str, int]:
+    """How many got worse, better, are as before or not decidable, in this order; without those that none is."""
+    counts = Counter(change.verdict for change in changes)
+    return {words: counts[verdict] for verdict, words in _WORDS.items() if counts[verdict]}
 
 
 def worse_sentences(changes: Sequence[Change]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from workbench.spec import Frozen, Scalar
 
 SUMMARY_SUFFIX = ".summary.json"
 VERSION = 1
-MOST_FIGURES = 2_000
 
 
 class PageStatus(StrEnum):
