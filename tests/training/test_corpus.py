@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from workbench.errors import InputError, UsageError
+from workbench.hashes import hash_file
 from workbench.training.corpus import Corpus, read_corpus, split, subset, token_counts, write_about, write_tasks
-from workbench.training.parts import Sample, distinct_4, file_sha256, write_part
+from workbench.training.parts import Sample, distinct_4, write_part
 
 TASKS = ["poems", "sums"]
 RUN = "a1b2"
@@ -30,7 +31,7 @@ def write(
     for number, samples in enumerate(parts):
         path = folder / f"part-{number:05}.npz"
         write_part(path, samples, tasks={t: i for i, t in enumerate(TASKS)}, run=RUN, vocab_size=vocab_size)
-    listed = {path.name: file_sha256(path) for path in sorted(folder.glob("part-*.npz"))}
+    listed = {path.name: hash_file(path) for path in sorted(folder.glob("part-*.npz"))}
     base = {"run": RUN, "tasks": TASKS, "vocab_size": vocab_size, "finished": finished, "parts": listed}
     write_about(folder, {**base, **about})
     return folder

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from tiny_models import target_config, target_tensors, write_model
 
+from workbench.hashes import hash_file
 from workbench.reference.target import Target, load_target
 from workbench.training.config import TrainConfig
 from workbench.training.corpus import write_about
 from workbench.training.greedy import answers
-from workbench.training.parts import Sample, file_sha256, write_part
+from workbench.training.parts import Sample, write_part
 
 CPU = torch.device("cpu")
 CAPTURE_IDS = (0, 1, 3)
@@ -47,7 +48,7 @@ def write_corpus(folder: Path, samples: Sequence[Sample], **about: Any) -> Path:
     part = folder / "part-00000.npz"
     write_part(part, samples, tasks=TASKS, run="r", vocab_size=VOCAB)
     said = {"finished": True, "tasks": list(TASKS), "run": "r", "vocab_size": VOCAB, "temperature": 0.0}
-    write_about(folder, {**said, "parts": {part.name: file_sha256(part)}, **about})
+    write_about(folder, {**said, "parts": {part.name: hash_file(part)}, **about})
     return folder
 
 

