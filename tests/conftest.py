@@ -1,10 +1,14 @@
 """Settings of all tests."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
 # A shared machine may stall any one example; what a test must not do is hang, and pytest-timeout sees to that.
-settings.register_profile("workbench", deadline=None)
+# CI tries the same examples every time, so that a change is judged by what it changed; everywhere else, and in
+# `make soak`, they are new each time.
+settings.register_profile("workbench", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("workbench")
 
 

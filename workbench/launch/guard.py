@@ -106,14 +106,15 @@ class Guard:
 
     def _await_pid(self, argv: Sequence[str]) -> int:
         deadline = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < deadline:
+        ended = False
+        while not ended and time.monotonic() < deadline:
+            # Asked first: one that ends between the two has still said what it had to say.
+            ended = self._process.poll() is not None
             for said in self._listen(0.1):
                 if "pid" in said:
                     return int(str(said["pid"]))
                 if "error" in said:
                     raise _not_started(str(said["error"]), argv, self._log)
-            if self._process.poll() is not None:
-                break
         raise LaunchError("the process that starts the server did not answer", where=argv[0])
 
     def _listen(self, timeout_s: float) -> list[dict[str, object]]:

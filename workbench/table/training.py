@@ -34,6 +34,7 @@ WALKS = {
     "num_prompts": "Int64",
     "repetitive_answers": "Int64",
 }
+_LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,13 @@ def _training(folder: Path, record: Mapping[str, Any]) -> Training:
 
 def _typed(rows: Iterator[dict[str, object]], columns: Mapping[str, str]) -> pd.DataFrame:
     held = list(rows)
-    return pd.DataFrame({name: pd.Series([row[name] for row in held], dtype=kind) for name, kind in columns.items()})
+    return pd.DataFrame({name: _column([row[name] for row in held], kind) for name, kind in columns.items()})
+
+
+def _column(values: list[Any], kind: str) -> pd.Series:
+    if kind == "Int64" and any(isinstance(value, float) and abs(value) > _LARGEST_COUNT for value in values):
+        raise ValueError("a count that no training reaches")  # pandas would only warn, and make up a number
+    return pd.Series(values, dtype=kind)
 
 
 def _depths(line: Mapping[str, Any]) -> Iterator[dict[str, object]]:
