@@ -8,6 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 from notebook_files import code, finished_run, markdown, stream, write_notebook
 from run_folders import write_campaign, write_run, write_text
+from tune_answer import write_answer
 
 import workbench.notebook
 from workbench import reports, reuse
@@ -83,6 +84,8 @@ def test_pages_of_all_and_of_chosen_campaigns(project: Path) -> None:
     assert pages([a], chosen=True) == ["a-report_campaign", "a-report_throughput"]
     assert pages([b, a], chosen=True)[-1] == "compare_campaigns-b-a"
     assert pages([c], chosen=True) == ["c-report_campaign", "c-report_data_scaling", "c-report_throughput"]
+    write_answer(trained)
+    assert pages([reports.outline(read_campaign(trained))], chosen=True)[-1] == "c-report_tune"
     assert pages([a, b], ["00_explore"]) == ["a-explore", "b-explore"]
     assert pages([a], ["21_report_draft_tokens"], chosen=True) == ["a-report_draft_tokens"]
     assert pages([]) == []

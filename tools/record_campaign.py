@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workbench.errors import InputError, UsageError, WorkbenchError
-from workbench.paths import recorded_dir, slug
+from workbench.paths import TUNED, recorded_dir, slug
 from workbench.spec import Origin, Provenance, RunState, RunStatus
 from workbench.store import SERVERS, write_json
 
@@ -81,7 +81,7 @@ def _made(folder: Path) -> Path:
 
 def _record(asked: argparse.Namespace, target: Path, hidden: Mapping[str, str]) -> None:
     source: Path = asked.campaign
-    for name in ("campaign.json", "drafters.json"):
+    for name in ("campaign.json", "drafters.json", TUNED):
         _copy_text(source / name, target / name, hidden)
     titled = {key: value for key in ("title", "machine") if (value := getattr(asked, key))}
     _change(target / "campaign.json", name=target.name, source=asked.source, **titled)

@@ -12,6 +12,7 @@ from workbench.analysis.wording import count
 from workbench.plot.names import row_names
 from workbench.table import LogSummary, reference_points
 from workbench.table.training import Training
+from workbench.table.tuned import Tuned
 
 MOST_LINES = 60  # of a figure with a line a run
 MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
@@ -238,6 +239,38 @@ def repetition(fits: Fits, varied: Fits) -> None:
         "(distinct-4 below 0.5).",
         data=points,
         name="repetition",
+    )
+
+
+def ranking(tuned: Tuned | None) -> None:
+    """Every configuration against the fastest, a figure for each load; nothing where there was no search."""
+    if tuned is None:
+        return
+    for load, rows in tuned.ranking.groupby("max_concurrency", sort=True):
+        fig, ax = theme.new_figure(height=theme.rows_height(min(len(rows), MOST_ROWS)))
+        plot.plot_ranking(rows.head(MOST_ROWS), ax=ax)
+        more = f" Drawn are the first {MOST_ROWS} of {len(rows)}." if len(rows) > MOST_ROWS else ""
+        theme.show_figure(
+            fig,
+            alt=show.alt(f"Configurations at {load} at once", rows, "ratio", "tok_per_s"),
+            caption=f"At {load} at once: speed over the fastest's. Filled: measured; hollow: predicted.{more}",
+            data=rows,
+            name=f"ranking_{load}",
+        )
+
+
+def predictions(tuned: Tuned | None) -> None:
+    """How far predictions lie from what was measured; nothing where nothing was predicted and measured."""
+    if tuned is None or tuned.residuals["error"].dropna().empty:
+        return
+    fig, ax = theme.new_figure()
+    plot.plot_residuals(tuned.residuals, ax=ax)
+    theme.show_figure(
+        fig,
+        alt=show.alt("Predicted against measured", tuned.residuals, "measured_tok_per_s", "error"),
+        caption="Each measured configuration, predicted by the others as if it had not been measured.",
+        data=tuned.residuals,
+        name="predictions",
     )
 
 

@@ -88,6 +88,8 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "eagle3-workbench"
 
 
+TUNED = "tune.json"
+"""What `workbench tune` found, in a campaign folder."""
 KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS = "_kept", "_notebooks", "_lock", "_command", "progress.log"
 ARRIVING = "_arriving"
 WORKING = frozenset({KEPT, RUN_NOTEBOOKS, LOCK, COMMAND_LOCK, PROGRESS, ARRIVING})

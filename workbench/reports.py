@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,15 +13,16 @@ from workbench.analysis.wording import count
 from workbench.campaigns import campaign_folders, campaigns_named
 from workbench.errors import InputError, SpecError
 from workbench.nightly import NOTHING, Since, overview, since_last_good, worse_lines
-from workbench.paths import notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
+from workbench.paths import TUNED, notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
 from workbench.spec import CampaignInfo, Drafter
 from workbench.store import Campaign, read_campaign, read_head
 
-CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, COMPARE, EXPLORE = NOTEBOOKS = (
+CAMPAIGN, DRAFT_TOKENS, SCALING, THROUGHPUT, TUNE, COMPARE, EXPLORE = NOTEBOOKS = (
     "20_report_campaign",
     "21_report_draft_tokens",
     "22_report_data_scaling",
     "23_report_throughput",
+    "24_report_tune",
     "30_compare_campaigns",
     "00_explore",
 )
@@ -34,19 +36,25 @@ _WORTH_SAYING = 500  # runs that take longer to read than one would wait without
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What decides on the pages of a campaign: ``shapes`` are the (steps, draft tokens) asked for."""
+    """What decides on the pages of a campaign.
+
+    ``shapes`` are the (steps, draft tokens) asked for, ``is_tuned`` says that `workbench tune` left its answer there.
+    """
 
     path: Path
     info: CampaignInfo
     drafters: tuple[Drafter, ...]
     num_runs: int
     shapes: frozenset[tuple[int | None, int | None]]
+    is_tuned: bool = False
 
 
 def outline(campaign: Campaign) -> Outline:
     decodes = [run.spec.spec_decode for run in campaign.runs if run.spec.spec_decode is not None]
     shapes = frozenset((d.speculative_num_steps, d.speculative_num_draft_tokens) for d in decodes)
-    return Outline(campaign.path, campaign.info, campaign.drafters, len(campaign.runs), shapes)
+    return Outline(
+        campaign.path, campaign.info, campaign.drafters, len(campaign.runs), shapes, is_tuned=_is_tuned(campaign.path)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ def plan(campaigns: Sequence[Outline], notebooks: Sequence[str] | None = None, *
     jobs = [
         _job(notebook, name, campaign)
         for name, campaign in named.items()
-        for notebook in (_fitting(campaign) if notebooks is None else (*NOTEBOOKS[:4], EXPLORE))
+        for notebook in (_fitting(campaign) if notebooks is None else (*NOTEBOOKS[:5], EXPLORE))
     ]
     if len(named) > 1 or (named and notebooks is not None):
         jobs.append(_comparison(named, chosen=chosen))
@@ -151,7 +159,13 @@ def _fitting(campaign: Outline) -> list[str]:
         fitting.append(SCALING)
     if campaign.num_runs:
         fitting.append(THROUGHPUT)
+    if campaign.is_tuned:
+        fitting.append(TUNE)
     return fitting
+
+
+def _is_tuned(folder: Path) -> bool:
+    return os.path.lexists(folder / TUNED)
 
 
 def _reference(campaign: Outline) -> str:
@@ -329,7 +343,9 @@ def _read_tables(folder: Path, *, workers: int, say: Callable[[str], None]) -> O
     asked = tables.runs.loc[tables.runs["role"] == "speculative", ["asked_num_steps", "asked_num_draft_tokens"]]
     told = asked.drop_duplicates().astype(object)
     shapes = told.where(told.notna(), None).itertuples(index=False, name=None)
-    return Outline(head.path, head.info, head.drafters, len(tables.runs), frozenset(shapes))
+    return Outline(
+        head.path, head.info, head.drafters, len(tables.runs), frozenset(shapes), is_tuned=_is_tuned(head.path)
+    )
 
 
 def _known_notebooks(names: Sequence[str] | None) -> list[str] | None:

@@ -51,6 +51,15 @@ def points(said: Answer) -> None:
         note("Nothing more follows from the data of this campaign.")
 
 
+def commands(lines: Mapping[str, str]) -> None:
+    """Command lines to copy, each under what it is for."""
+    html = Markup("").join(
+        Markup('<p>{}:</p><pre tabindex="0"><code>{}</code></pre>').format(what, line) for what, line in lines.items()
+    )
+    if lines:
+        display_html(html, "\n".join(f"{what}:\n{line}" for what, line in lines.items()))
+
+
 def table(
     shown: pd.DataFrame, *, caption: str, name: str, empty: str = "Nothing to show.", data: pd.DataFrame | None = None
 ) -> None:

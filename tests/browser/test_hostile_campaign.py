@@ -12,6 +12,7 @@ from browser_checks import faults, look_at
 from notebook_files import HOSTILE
 from playwright.sync_api import Browser
 from readers import ROOT, campaign_files, write_campaign_files
+from tune_answer import ANSWER, write_answer
 
 from workbench import reports
 from workbench.paths import ROOT_ENV
@@ -35,6 +36,10 @@ FREE = {
     "gpu_name",
     "reason",
     "target",
+    "config",
+    "why",
+    "command",
+    "standing",
 }
 NAMED = {"drafter", "prompt_set", "served_as"}
 LOG = (
@@ -76,6 +81,7 @@ def stranger(folder: Path) -> Path:
         elif place.endswith("server.log"):
             changed[place] = data + LOG.encode()
     write_campaign_files(folder, **changed)
+    write_answer(folder, **{name: spoilt(value) for name, value in ANSWER.items()})
     for old, new in (("base", f"base {NAME}"), ("run", f"run {NAME}")):
         (folder / old).rename(folder / new)
     broken = folder / f"broken {NAME}"

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import training_records
+import tune_answer
 from bench_files import AIPERF, EAGLE3, GRID, REPORT, SERVING, SPECFORGE_RUN, guidellm, vllm_log
 from log_samples import N4_GRAPH, PLAIN_DECODE, PLAIN_PREFILL, recorded
 from model_folders import CONFIG, TARGET_CONFIG, draft_tensors, safetensors_bytes, write_folder
 from mutations import JSON, JSON_LINES, TEXT, YAML
 
+from workbench.analysis import tuned as search
 from workbench.checkpoint import INDEX_NAME, read_checkpoint
 from workbench.errors import Problem
 from workbench.importing.command import read_file
@@ -29,15 +31,19 @@ from workbench.notebook.parameters import parameters_of
 from workbench.parse.bench import parse_bench
 from workbench.parse.metrics import accept_length_between, counters_between, parse_metrics
 from workbench.parse.server_log import describe_kind, parse_log
+from workbench.paths import TUNED
 from workbench.preflight import check_draft
 from workbench.preflight.campaign import check_campaign
 from workbench.prompts import prompt_set
 from workbench.recording import resolved
 from workbench.spec import Target
 from workbench.store import read_run, write_json, write_run
+from workbench.summary import Figure
 from workbench.sweep import expand, find_campaign, read_campaign_file
 from workbench.table import load_tables
+from workbench.table.columns import RUNS, frame
 from workbench.table.training import load_training
+from workbench.table.tuned import read_tuned
 from workbench.trained import drafters_in
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +84,7 @@ def readers() -> Iterator[Reader]:
     yield Reader("prompts", JSON_LINES, lambda: (PROMPTS,), _prompts)
     yield Reader("training_record", JSON, lambda: (_record(),), _training_record)
     yield Reader("walk", JSON, lambda: (_json(WALK),), _walk)
+    yield Reader("tune_answer", JSON, lambda: (_json(tune_answer.ANSWER),), _tuned)
     yield Reader("training_log", JSON_LINES, lambda: (_lines(training_records.LINES),), _training_log)
     yield Reader("summary", JSON, lambda: (SUMMARY,), _summary)
     yield Reader("notebook", JSON, lambda: ((ROOT / "notebooks" / "10_run_campaign.ipynb").read_bytes(),), _notebook)
@@ -393,6 +400,16 @@ WALK = {**training_records.HELD_OUT, "asked": {"prompt_set": "few", "num_prompts
 def _walk(data: bytes, folder: Path) -> None:
     _put(folder / "d" / "evaluated-few-20.json", data)
     _training_record(_record(), folder)
+
+
+def _tuned(data: bytes, folder: Path) -> None:
+    _put(folder / TUNED, data)
+    found, _ = read_tuned(folder)
+    _and_forget(search.tune_answer(found, frame(RUNS, [])))
+    for shown in (search.ranking_view, search.residuals_view, search.commands):
+        _and_forget(shown(found))
+    for number in search.figures_of(found, "c").figures:
+        _and_forget(Figure.model_validate(number))
 
 
 def _training_log(data: bytes, folder: Path) -> None:

@@ -14,7 +14,7 @@ from workbench.store import read_campaign
 from workbench.sweep import expand, find_campaign
 from workbench.terminal import Lines
 from workbench.tune import plan as plan_module
-from workbench.tune.drive import ADAPTIVE, ANSWER, Request, dry_run, passes_of, tune, visit_plan
+from workbench.tune.drive import ADAPTIVE, Request, dry_run, passes_of, tune, visit_plan
 from workbench.tune.plan import Step
 from workbench.tune.state import Config, read_state
 
@@ -77,7 +77,7 @@ def test_a_search_goes_on_where_it_stopped(root: Path, monkeypatch: pytest.Monke
     again = tune(Request("small"), QUIET)
     assert len(starts(root)) == begun
     answer = json.loads(again.path.read_text())
-    assert again.path == root / "data" / "runs" / "small" / ANSWER
+    assert again.path == root / "data" / "runs" / "small" / "tune.json"
     assert answer["next"] is None
     assert answer["gpu_minutes"]["starts"] == begun
     assert answer["adaptive"] is None and not again.path.with_name(ADAPTIVE).exists()

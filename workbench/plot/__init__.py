@@ -8,6 +8,7 @@ from workbench.plot.draft_tokens import (
     plot_throughput_vs_draft_tokens,
 )
 from workbench.plot.learning import plot_learning
+from workbench.plot.ranking import plot_ranking, plot_residuals
 from workbench.plot.repetition import plot_repetition
 from workbench.plot.rows import plot_break_even, plot_speedup
 from workbench.plot.scaling import plot_accept_length_vs_data
@@ -21,7 +22,9 @@ __all__ = [
     "plot_accept_rate_vs_draft_tokens",
     "plot_break_even",
     "plot_learning",
+    "plot_ranking",
     "plot_repetition",
+    "plot_residuals",
     "plot_speedup",
     "plot_spread",
     "plot_step_time",

@@ -38,7 +38,7 @@ def plot_break_even(costs: pd.DataFrame, *, ax: Axes) -> Axes:
     """
     if costs.empty:
         return nothing_to_draw(ax, "No speculative run has a baseline beside it.")
-    rows, more = _first_rows(costs.sort_values(["drafter", "num_draft_tokens"], kind="stable"))
+    rows, more = first_rows(costs.sort_values(["drafter", "num_draft_tokens"], kind="stable"))
     y = pd.Series(range(len(rows)), index=rows.index, dtype="float64")
     need, need_low, need_high = (column(rows, f"break_even{end}") for end in ("", "_low", "_high"))
     have = column(rows, "accept_length")
@@ -52,7 +52,7 @@ def plot_break_even(costs: pd.DataFrame, *, ax: Axes) -> Axes:
     gains = zip(have, need, column(rows, "gain_needed"), rows["origin"] == "simulated", strict=True)
     words = [_gain_words(*each) for each in gains]
     ax.margins(x=0.06)
-    _row_axis(ax, row_names(rows), words)
+    row_axis(ax, row_names(rows), words)
     ax.set_xlabel("accept length (tokens per verify step)")
     needed = Line2D([], [], linestyle="none", marker="|", markersize=12, markeredgewidth=2.6, color=ROLES["break-even"])
     needed.set_label("break-even: needed to pay")
@@ -85,7 +85,7 @@ def plot_speedup(speedups: pd.DataFrame, *, ax: Axes) -> Axes:
     """Speed over the baseline's, best first, with intervals and verdicts; 1 is the baseline."""
     if speedups.empty:
         return nothing_to_draw(ax, "No speculative run has a speed and a baseline beside it.")
-    rows, more = _first_rows(speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last"))
+    rows, more = first_rows(speedups.sort_values("speedup", ascending=False, kind="stable", na_position="last"))
     rows = bounded(rows.assign(verdict=rows["verdict"].mask(rows["origin"] == "simulated", "simulated")))
     y = pd.Series(range(len(rows)), index=rows.index, dtype="float64")
     ax.axvline(1, color=ROLES["baseline"], linewidth=1.6, zorder=1)
@@ -94,7 +94,7 @@ def plot_speedup(speedups: pd.DataFrame, *, ax: Axes) -> Axes:
         low, high = column(group, "low"), column(group, "high")
         values, place = column(group, "speedup"), y[group.index]
         draw_points(ax, values, place, low, high, colour=colour, origin=origin, horizontal=True)
-    _row_axis(ax, row_names(rows), [_verdict_words(row) for row in rows.to_dict("records")])
+    row_axis(ax, row_names(rows), [_verdict_words(row) for row in rows.to_dict("records")])
     ax.set_xlabel("speedup over the baseline (1 = no gain)")
     ax.set_xlim(left=min(0.85, ax.get_xlim()[0]), right=max(1.15, ax.get_xlim()[1]))
     legend_above(ax, origin_handles(rows["origin"], ROLES["missing"]))
@@ -121,12 +121,12 @@ def _n_words(rows: pd.DataFrame) -> str:
     return f"n = {low} prompts or passes a row." if low == high else f"n = {low} to {high} prompts or passes a row."
 
 
-def _first_rows(df: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def first_rows(df: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     more = len(df) - _MOST_ROWS
     return df.head(_MOST_ROWS).reset_index(drop=True), f"{more} more rows in the table." if more > 0 else ""
 
 
-def _row_axis(ax: Axes, names: Sequence[str], words: Sequence[tuple[str, str]]) -> None:
+def row_axis(ax: Axes, names: Sequence[str], words: Sequence[tuple[str, str]]) -> None:
     """One row a name from the top down: name and words above its marks, in a figure high enough for them."""
     grow(ax, rows_height(len(names)))
     ax.set_ylim(len(names) - 0.5, -0.75)

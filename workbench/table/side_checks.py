@@ -18,11 +18,13 @@ FOLDER = "_checks"
 _MOST_BYTES = 4 << 20
 
 
-class _File(BaseModel):
+class File(BaseModel):
+    """What is taken from a file of JSON: finite numbers, and nothing that is not asked for."""
+
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="ignore")
 
 
-class ClientPass(_File):
+class ClientPass(File):
     """One pass of one client. ``accept_length`` is that client's own; the server's counts the prefill's token."""
 
     completed: int = Field(ge=0)
@@ -39,7 +41,7 @@ class ClientPass(_File):
         return self
 
 
-class CrossPass(_File):
+class CrossPass(File):
     """Both clients in turn, with the same prompts and limits; ours also without streaming where it was tried."""
 
     max_concurrency: int = Field(gt=0)
@@ -48,7 +50,7 @@ class CrossPass(_File):
     workbench_not_streaming: ClientPass | None = None
 
 
-class CrossCheck(_File):
+class CrossCheck(File):
     """Our client and ``sglang.bench_serving`` against one server."""
 
     prompt_set: str
@@ -57,7 +59,7 @@ class CrossCheck(_File):
     passes: tuple[CrossPass, ...] = Field(min_length=1)
 
 
-class Share(_File):
+class Share(File):
     """A kernel, a call of CUDA's runtime or a function: milliseconds and number of calls a step."""
 
     name: str = Field(max_length=500)
@@ -65,7 +67,7 @@ class Share(_File):
     a_step: float = Field(ge=0)
 
 
-class StepProfile(_File):
+class StepProfile(File):
     """Where a step's time went under SGLang's profiler, which makes the host's side slower than it is without."""
 
     steps: int = Field(gt=0)
@@ -83,7 +85,7 @@ class StepProfile(_File):
         return self
 
 
-class ExpertCount(_File):
+class ExpertCount(File):
     """Distinct experts that a layer reached, in the mean over its passes with some number of tokens."""
 
     passes: int = Field(gt=0)
@@ -93,7 +95,7 @@ class ExpertCount(_File):
 Tokens = Annotated[int, Field(gt=0, le=1_000_000)]
 
 
-class Router(_File):
+class Router(File):
     """By number of tokens a pass: with the random router of the runs, and with the model's own where it was tried."""
 
     noise: dict[Tokens, ExpertCount] = Field(default_factory=dict)
@@ -106,7 +108,7 @@ class Router(_File):
         return self
 
 
-class SideChecks(_File):
+class SideChecks(File):
     """``None`` for what was not done."""
 
     cross_check: CrossCheck | None = None
@@ -114,7 +116,7 @@ class SideChecks(_File):
     router: Router | None = None
 
 
-_Model = TypeVar("_Model", bound=_File)
+_Model = TypeVar("_Model", bound=File)
 
 
 def read_side_checks(campaign: Path) -> tuple[SideChecks, list[Problem]]:
@@ -123,15 +125,16 @@ def read_side_checks(campaign: Path) -> tuple[SideChecks, list[Problem]]:
     folder = campaign / FOLDER
     return (
         SideChecks(
-            cross_check=_read(folder / "cross_check.json", CrossCheck, problems),
-            step_profile=_read(folder / "step_profile.json", StepProfile, problems),
-            router=_read(folder / "router.json", Router, problems),
+            cross_check=read_json(folder / "cross_check.json", campaign, CrossCheck, problems),
+            step_profile=read_json(folder / "step_profile.json", campaign, StepProfile, problems),
+            router=read_json(folder / "router.json", campaign, Router, problems),
         ),
         problems,
     )
 
 
-def _read(path: Path, model: type[_Model], problems: list[Problem]) -> _Model | None:
+def read_json(path: Path, campaign: Path, model: type[_Model], problems: list[Problem]) -> _Model | None:
+    """A file of a campaign folder; ``None`` where it is not there, or cannot be used: then a problem says why."""
     try:
         if not path.exists() and not path.is_symlink():
             return None
@@ -141,11 +144,11 @@ def _read(path: Path, model: type[_Model], problems: list[Problem]) -> _Model | 
         if path.stat().st_size > _MOST_BYTES:
             problems.append(Problem(str(path), f"larger than {_MOST_BYTES >> 20} MiB; not used"))
             return None
-        return model.model_validate_json(require_inside(path, path.parents[1]).read_bytes())
+        return model.model_validate_json(require_inside(path, campaign).read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         at = ".".join(map(str, first["loc"])) or "the whole"
-        advice = "make the check again, or remove the file"
+        advice = "make it again, or remove the file"
         problems.append(Problem(str(path), f"not used: {at}: {first['msg']}; {advice}"))
     except RunFolderError as error:
         problems.append(Problem(str(path), f"not used: {error.what}"))

@@ -15,7 +15,7 @@ from workbench.errors import LaunchError, SpecError
 from workbench.launch.argv import server_argv, server_env
 from workbench.measure import run_campaign
 from workbench.models import check_engine, check_target, located
-from workbench.paths import COMMAND_LOCK, runs_dir
+from workbench.paths import COMMAND_LOCK, TUNED, runs_dir
 from workbench.preflight import check_campaign, refusals
 from workbench.progress import OVERWRITE, Say
 from workbench.recording import alone, is_measured
@@ -37,7 +37,7 @@ from workbench.tune.plan import Position, Step, calibration, estimated_s, next_s
 from workbench.tune.predict import predicted_df, residuals_df
 from workbench.tune.state import State, read_state
 
-ANSWER, ADAPTIVE = "tune.json", "tune-adaptive.json"
+ADAPTIVE = "tune-adaptive.json"
 _EXAMPLE_PORT = 30000
 _MAX_STARTS_OF_ONE = 100
 
@@ -97,9 +97,9 @@ def tune(request: Request, lines: Lines) -> Outcome:
         state = _search(campaign, plan, folder, request.budget_minutes, lines)
         at = position(state)
         _write(folder, campaign, plan, state, at, refused)
-    text = "\n".join([*_said(campaign, plan, state, at), f"written: {folder / ANSWER}"])
+    text = "\n".join([*_said(campaign, plan, state, at), f"written: {folder / TUNED}"])
     undecided = (at.step is None and not at.races) or any(b.state == UNDECIDED for b in best_by_load(state, at))
-    return Outcome(text, folder / ANSWER, int(undecided))
+    return Outcome(text, folder / TUNED, int(undecided))
 
 
 def dry_run(request: Request) -> str:
@@ -287,7 +287,7 @@ def _write(
         "predicted": records(predicted_df(state, at.speeds)),
         "residuals": records(residuals_df(state)),
     }
-    write_json(folder / ANSWER, answer)
+    write_json(folder / TUNED, answer)
     if adaptive is not None:
         write_json(folder / ADAPTIVE, adaptive["config"])
 
