@@ -260,6 +260,7 @@ def test_the_shipped_campaigns() -> None:
         "h200_variants",
         "h200_kimi_shape",
         "h200_scaling",
+        "h200_tune",
         "kimi_k25_8gpu",
     }
     assert counts["quickstart"] == 3
