@@ -261,6 +261,8 @@ def test_the_shipped_campaigns() -> None:
         "h200_kimi_shape",
         "h200_scaling",
         "h200_tune",
+        "h200x2_dp",
+        "h200x2_kimi_shape",
         "kimi_k25_8gpu",
     }
     assert counts["quickstart"] == 3
