@@ -2,6 +2,12 @@
 
 import os
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the cores already: threads that spin for each other there take twice the processor time. Said before
+    # torch and numpy are loaded, and inherited by the servers and trainings that tests start.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
 import pytest
 from hypothesis import settings
 
