@@ -169,14 +169,14 @@ def _imported(data: bytes, folder: Path) -> None:
 
 def _answer(data: bytes, _: Path) -> None:
     try:
-        answer = read_answer(data)
+        answer = read_answer(data, 64)
     except AnswerFault:
         return
     _and_forget((answer.text_hash, answer.histogram, answer.e2e_latency_s, answer.finish_reason))
 
 
 def _answer_stream(data: bytes, _: Path) -> None:
-    reader = EventReader()
+    reader = EventReader(64)
     try:
         for start in range(0, len(data), 37):
             reader.feed(data[start : start + 37], float(start))

@@ -228,7 +228,7 @@ def test_lists_that_multiply_are_not_multiplied(tmp_path: Path) -> None:
 
 
 def test_a_stream_without_an_end_of_line_is_left() -> None:
-    reader = EventReader()
+    reader = EventReader(64)
     with pytest.raises(AnswerFault, match="a line of more than 67,108,864 bytes"):
         for _ in range(MOST_BYTES // (4 << 20) + 1):
             reader.feed(b"data: " + b"x" * (4 << 20), 0.0)

@@ -8,6 +8,7 @@ from workbench.load.answer import Answer, AnswerFault, EventReader, read_answer
 
 TEXT = "Hello there, world"
 TEXT_HASH = "e438e5197c60900d"
+MOST = 10
 END = {"type": "length", "length": 5}
 
 
@@ -28,7 +29,7 @@ def sse(*events: object) -> bytes:
 
 
 def read(data: bytes, *, piece: int = 1 << 20) -> Answer:
-    reader = EventReader()
+    reader = EventReader(MOST)
     for start in range(0, len(data), piece):
         reader.feed(data[start : start + piece], float(start))
     return reader.finish()
@@ -38,7 +39,7 @@ def read(data: bytes, *, piece: int = 1 << 20) -> Answer:
 
 
 def test_a_plain_answer() -> None:
-    answer = read_answer(body(cached_tokens=3, e2e_latency=0.25))
+    answer = read_answer(body(cached_tokens=3, e2e_latency=0.25), MOST)
     assert answer.text_hash == TEXT_HASH
     assert answer.output_ids == [1, 2, 3, 4, 5]
     assert (answer.count("prompt_tokens"), answer.count("completion_tokens"), answer.count("cached_tokens")) == (
@@ -55,23 +56,23 @@ def test_a_plain_answer() -> None:
 
 @pytest.mark.parametrize("name", ["spec_correct_drafts_histogram", "spec_accept_histogram"])
 def test_the_histogram_under_every_name(name: str) -> None:
-    answer = read_answer(body(spec_verify_ct=3, **{name: [1, 0, 2]}))
+    answer = read_answer(body(spec_verify_ct=3, **{name: [1, 0, 2]}), MOST)
     assert answer.histogram == (1, 0, 2)
     assert answer.count("spec_verify_ct") == 3
 
 
 def test_versions_with_both_names_mean_the_same() -> None:
     both = {"spec_accept_histogram": [9], "spec_correct_drafts_histogram": [1, 2]}
-    assert read_answer(body(**both)).histogram == (1, 2)
+    assert read_answer(body(**both), MOST).histogram == (1, 2)
 
 
 @pytest.mark.parametrize("value", [[1, -1], [1, "2"], [True], {"0": 1}, "12", 3])
 def test_a_histogram_of_something_else_is_none(value: object) -> None:
-    assert read_answer(body(spec_accept_histogram=value)).histogram is None
+    assert read_answer(body(spec_accept_histogram=value), MOST).histogram is None
 
 
 def test_figures_of_the_wrong_type_are_unknown() -> None:
-    answer = read_answer(body(spec_verify_ct="3", cached_tokens=True, e2e_latency="1"))
+    answer = read_answer(body(spec_verify_ct="3", cached_tokens=True, e2e_latency="1"), MOST)
     assert answer.count("spec_verify_ct") is None
     assert answer.count("cached_tokens") is None
     assert answer.e2e_latency_s is None
@@ -80,11 +81,11 @@ def test_figures_of_the_wrong_type_are_unknown() -> None:
 def test_ids_that_are_no_numbers_are_unknown() -> None:
     content = json.loads(body())
     content["output_ids"] = [1, None]
-    assert read_answer(json.dumps(content).encode()).output_ids is None
+    assert read_answer(json.dumps(content).encode(), MOST).output_ids is None
 
 
 def test_a_lone_surrogate_has_a_hash() -> None:
-    assert read_answer(b'{"text": "\\ud800", "meta_info": {"completion_tokens": 1}}').text_hash is not None
+    assert read_answer(b'{"text": "\\ud800", "meta_info": {"completion_tokens": 1}}', MOST).text_hash is not None
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,33 @@ def test_a_lone_surrogate_has_a_hash() -> None:
 )
 def test_what_is_no_answer_is_a_fault(data: bytes, kind: str) -> None:
     with pytest.raises(AnswerFault, match=f"^{kind}") as raised:
-        read_answer(data)
+        read_answer(data, MOST)
     assert len(str(raised.value)) < 300
+
+
+def test_more_tokens_than_were_asked_for_are_no_answer() -> None:
+    """A few more may come with the last verify step; each is kept, so a claim of millions must not be believed."""
+    data = json.dumps({"text": "", "meta_info": meta(MOST + 8, finish_reason=END)}).encode()
+    assert read_answer(data, MOST).count("completion_tokens") == 18
+    with pytest.raises(AnswerFault, match="meta_info says 5000 completion_tokens, asked for 10"):
+        read_answer(json.dumps({"text": "", "meta_info": meta(5000)}).encode(), MOST)
+    with pytest.raises(AnswerFault, match="meta_info says 9000000 "):
+        read(sse(CUMULATIVE[0], {"text": "", "meta_info": meta(9_000_000)}, CUMULATIVE[2], "[DONE]"))
+
+
+def test_what_the_model_said_is_not_quoted() -> None:
+    with pytest.raises(AnswerFault) as raised:
+        read_answer(b'{"meta_info": {"id": "x"}, "text": "private words', MOST)
+    assert "meta_info" in str(raised.value) and "private" not in str(raised.value)
+    with pytest.raises(AnswerFault, match="with 29 bytes of an event left"):
+        read(b'data: {"text": "private words')
+
+
+def test_a_reason_of_the_server_s_own_is_cut_and_holds_no_secret() -> None:
+    reason = {"type": "hf_abcdefghijklmnopqrstuvwxyz012345 " + "x" * 100}
+    found = read_answer(json.dumps({"meta_info": meta(1, finish_reason=reason)}).encode(), MOST)
+    assert found.finish_reason is not None
+    assert "abcdef" not in found.finish_reason and len(found.finish_reason) <= 40
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -174,7 +200,7 @@ def test_an_event_without_new_tokens_is_no_arrival() -> None:
 
 
 def test_arrivals_hold_the_time_of_their_bytes() -> None:
-    reader = EventReader()
+    reader = EventReader(MOST)
     for at, event in zip((0.5, 0.75, 2.0), CUMULATIVE, strict=True):
         reader.feed(sse(event), at)
     assert reader.finish().arrivals == [(0.5, 1), (0.75, 3), (2.0, 5)]

@@ -276,3 +276,60 @@ def test_ctrl_c_closes_the_connections(stream: bool) -> None:
             with connection:
                 while connection.recv(65536):
                     pass
+
+
+# --- servers that are not what they seem -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_redirect_is_not_followed(stream: bool) -> None:
+    """Whoever answers there was not asked for, and must not get the prompts."""
+    reached = []
+
+    def elsewhere(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        reached.append(body)
+        send(handler, ANSWER)
+
+    with answering(elsewhere) as other:
+        for where in (f"{other}/generate", "http://a..b/x", "file:///etc/passwd"):
+
+            def moved(handler: BaseHTTPRequestHandler, body: bytes, where: str = where) -> None:
+                handler.send_response(307)
+                handler.send_header("Location", where)
+                handler.send_header("Content-Length", "0")
+                handler.end_headers()
+
+            with answering(moved) as url:
+                (record,) = drive(url, prompts(1), workload(), stream=stream).records
+            assert record.error is not None and record.error.startswith("HTTP 307")
+    assert reached == []
+
+
+def test_what_is_no_http_is_quoted_without_secrets() -> None:
+    def broken(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nBad Header hf_abcdefghijklmnopqrstuvwxyz012345: 1\r\n\r\n")
+        handler.close_connection = True
+
+    with answering(broken) as url:
+        (record,) = drive(url, prompts(1), workload()).records
+    assert record.error is not None and record.error.startswith("not HTTP")
+    assert "abcdef" not in record.error
+
+
+def test_a_claim_of_millions_of_tokens_fails_its_request_alone() -> None:
+    count = 0
+
+    def claims(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        nonlocal count
+        count += 1
+        tokens = 10**30 if count == 1 else 5
+        events = [{"text": "a", "meta_info": {"completion_tokens": n}} for n in (1, tokens)]
+        send(
+            handler,
+            b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n",
+        )
+
+    with answering(claims) as url:
+        result = drive(url, prompts(2), workload(), stream=True)
+    assert kinds(result.records) == ["not an answer", ""]
+    assert result.records[1].completion_tokens == 5

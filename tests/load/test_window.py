@@ -145,3 +145,14 @@ def test_three_sources_of_accept_length_agree_on_the_scripted_server() -> None:
     assert histogram == [(1, 1, 2, 0)] * 8
     assert found.server_info is not None
     assert found.server_info["version"] == "0.5.14"
+
+
+def test_what_a_server_says_of_itself_can_be_written_down() -> None:
+    """Without secrets, half characters, and numbers that JSON has no word for."""
+    said = b'{"version": "0.5.14 hf_abcdefghijklmnopqrstuvwxyz", "a\\ud800": ["\\ud800x", 1e999, NaN, 2.5, true]}'
+
+    def handle(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        send(handler, said)
+
+    with answering(handle) as url:
+        assert server_info(url) == {"version": "0.5.14 hf_***", "a\\ud800": ["\\ud800x", None, None, 2.5, True]}

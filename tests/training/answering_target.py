@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -78,11 +80,16 @@ class Answering:
 
 @contextmanager
 def target_server(
-    answer: Callable[[int, Reply], Reply | int | None] | None = None, *, delay_s: float = 0.0, engine: str | None = None
+    answer: Callable[[int, Reply], Reply | int | None] | None = None,
+    *,
+    delay_s: float = 0.0,
+    engine: str | None = None,
+    last: int | None = None,
 ) -> Iterator[Answering]:
     """A server over real HTTP. ``answer`` gets the number of the request, from 1, and its body.
 
     It gives a reply, an HTTP status, or ``None`` to close the connection without a word.
+    After request number ``last`` nobody listens any more.
     """
     seen = Answering()
     info = {"version": "0.5.14", "model_path": "/models/tiny", "random_seed": 7}
@@ -98,6 +105,11 @@ def target_server(
             seen.bodies.append(asked)
             number = len(seen.bodies)
         time.sleep(delay_s)
+        if last is not None and number > last:
+            with contextlib.suppress(OSError):  # another request was the first to do so
+                handler.server.socket.shutdown(socket.SHUT_RDWR)
+            handler.close_connection = True
+            return
         made = reply(answer_to(asked["input_ids"])) if answer is None else answer(number, asked)
         if made is None:
             handler.close_connection = True

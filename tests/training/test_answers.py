@@ -208,6 +208,36 @@ def test_a_server_that_dies_ends_the_command_and_the_next_one_goes_on(target: Pa
     assert len(about(target)["engines"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("how", "said"), [("closes", "the last 4 requests failed"), ("is gone", "no server was there|the last 4 requests")]
+)
+def test_what_a_server_that_dies_near_the_end_left_is_asked_again(target: Path, how: str, said: str) -> None:
+    """Fewer are left than it takes to give a server up."""
+    dead = {"last": 36} if how == "is gone" else {}
+
+    def closes(number: int, body: Any) -> Any:
+        return reply(answer_to(body["input_ids"])) if number <= 36 else None
+
+    with target_server(closes, **dead) as server, pytest.raises(LaunchError, match=said):
+        make(target, server.url, concurrency=16)
+    assert about(target)["finished"] is False
+    with target_server() as server:
+        make(target, server.url, concurrency=16)
+    check_whole(read_corpus(target.parent / "corpus"), 40)
+
+
+@pytest.mark.parametrize("bad", [None, {"text": ""}, 500])
+def test_a_server_that_answers_nothing_makes_no_corpus(target: Path, bad: Any) -> None:
+    with (
+        target_server(lambda n, body: bad) as server,
+        pytest.raises(LaunchError, match="last (1|2|3) request|3 prompts"),
+    ):
+        make(target, server.url, prompts=3)
+    with target_server() as server:
+        make(target, server.url, prompts=3)
+    check_whole(read_corpus(target.parent / "corpus"), 3)
+
+
 def test_no_server_at_all(target: Path) -> None:
     with target_server() as server:
         pass

@@ -205,11 +205,11 @@ def test_a_run_goes_on_from_a_draft(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_of_so_many_minutes_ends(folder: Path, tmp_path: Path) -> None:
-    config = config_for(folder, out=str(tmp_path / "draft"), steps=None, minutes=0.005, log_steps=1)
+    config = config_for(folder, out=str(tmp_path / "draft"), steps=None, minutes=0.02, log_steps=1)
     run(config)
     record = read(config)
-    assert 0.3 <= record["seconds"] < 30  # one step more than there was time for; a busy machine makes it long
-    assert record["curve"][-1]["learning_rate"] < 0.2 * config.learning_rate
+    assert 1.2 <= record["seconds"] < 30  # one step more than there was time for; a busy machine makes it long
+    assert record["curve"][-1]["learning_rate"] < 0.3 * config.learning_rate
 
 
 def test_half_precision_passes_learn_too(folder: Path, tmp_path: Path) -> None:

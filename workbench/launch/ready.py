@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -119,15 +121,28 @@ def server_address(url: str) -> SplitResult:
 
 
 def answers(url: str, timeout_s: float) -> bool:
-    """Whether ``/health`` says 200. No proxy is used, whatever the environment says."""
+    """Whether ``/health`` says 200 in time. No proxy is used, whatever the environment says."""
     parts = server_address(url)
     assert parts.hostname is not None
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-    with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
-        connection.request("GET", parts.path.rstrip("/") + "/health")
-        return connection.getresponse().status == 200
+    # The connection's own limit is one of each read: a server that drips, or says 100 over and over, would never end.
+    limit = threading.Timer(timeout_s, _shut, [connection])
+    limit.daemon = True
+    # ValueError: a name that no address can have.
+    with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException, ValueError):
+        limit.start()
+        try:
+            connection.request("GET", parts.path.rstrip("/") + "/health")
+            return connection.getresponse().status == 200
+        finally:
+            limit.cancel()
     return False
+
+
+def _shut(connection: HTTPConnection) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # it has none yet, or none any more
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def disk_note(log: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,8 +14,10 @@ from workbench.provenance import without_secrets
 HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _SHOWN = 200
 _LOOKED_AT = 8192
+_LONGEST_REASON = 40
 
 _MOST_SECONDS = 1e9
+_OUTPUT = re.compile(rb'"(?:text|output_ids)"')
 
 
 class AnswerFault(Exception):
@@ -24,7 +27,7 @@ class AnswerFault(Exception):
         super().__init__(f"{kind}: {detail}")
 
 
-_MOST_TOKENS = 100_000_000  # of one answer; a server that counts more is broken
+_SPARE_TOKENS = 1024  # the drafts of a last verify step, as far as any version lets them stand
 MOST_BYTES = 64 << 20
 """Of one answer, or one event of it: more is not held in memory."""
 
@@ -54,7 +57,7 @@ class Answer:
     def finish_reason(self) -> str | None:
         reason = self.meta.get("finish_reason")
         kind = reason.get("type") if isinstance(reason, dict) else reason
-        return None if kind is None else str(kind)
+        return None if kind is None else shown(str(kind), _LONGEST_REASON)
 
     @property
     def histogram(self) -> tuple[int, ...] | None:
@@ -70,8 +73,8 @@ class Answer:
         return None if self.text is None else hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def read_answer(body: bytes) -> Answer:
-    """The answer of a request that was not streamed.
+def read_answer(body: bytes, most_tokens: int) -> Answer:
+    """The answer of a request for at most so many tokens that was not streamed.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def read_answer(body: bytes) -> Answer:
     """
     event = _event(body)
     answer = Answer(_text(event), _ids(event), _meta(event))
-    return _checked(answer)
+    return _checked(answer, most_tokens)
 
 
 class EventReader:
@@ -92,7 +95,8 @@ class EventReader:
     goes on from the text so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_tokens: int) -> None:
+        self._most_tokens = most_tokens
         self._answer = Answer()
         self._rest = b""
         self._tokens = 0
@@ -125,9 +129,9 @@ class EventReader:
         rest = self._rest.strip()
         if not (self._done or self._answer.finish_reason):
             what = f"after {self._tokens} tokens" if self._tokens else "before the first token"
-            tail = f", with {_cut(rest)} left" if rest else ""
+            tail = f", with {len(rest):,} bytes of an event left" if rest else ""
             raise AnswerFault("cut off", f"the stream ended {what}{tail}")
-        return _checked(self._answer)
+        return _checked(self._answer, self._most_tokens)
 
     def _data(self, data: bytes, at: float) -> None:
         if data == b"[DONE]":
@@ -136,7 +140,7 @@ class EventReader:
         event = _event(data)
         meta = _meta(event)
         tokens = meta.get("completion_tokens")
-        new = tokens - self._tokens if isinstance(tokens, int) else 0
+        new = _possible(tokens, self._most_tokens) - self._tokens if isinstance(tokens, int) else 0
         self._join(_text(event), _ids(event), new)
         self._answer.meta = meta
         if new > 0:
@@ -172,18 +176,24 @@ def _event(data: bytes) -> dict[str, object]:
     return event
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: Answer, most_tokens: int) -> Answer:
     reason = answer.meta.get("finish_reason")
     if answer.finish_reason == "abort":
         raise AnswerFault("aborted", _message(reason))
     tokens = answer.count("completion_tokens")
     if tokens is None:
         raise AnswerFault("not an answer", "meta_info says no completion_tokens")
-    if not 0 <= tokens <= _MOST_TOKENS:
-        raise AnswerFault("not an answer", f"meta_info says {str(tokens)[:20]} completion_tokens")
+    _possible(tokens, most_tokens)
     if not all(type(token) is int for token in answer.output_ids or ()):
         answer.output_ids = None
     return answer
+
+
+def _possible(tokens: int, most: int) -> int:
+    """A number of tokens that such an answer can have: for each of them there is an entry in its record."""
+    if not 0 <= tokens <= most + _SPARE_TOKENS:
+        raise AnswerFault("not an answer", f"meta_info says {str(tokens)[:20]} completion_tokens, asked for {most}")
+    return tokens
 
 
 def _meta(event: Mapping[str, object]) -> Mapping[str, object]:
@@ -207,7 +217,9 @@ def _message(error: object) -> str:
 
 
 def _cut(data: bytes) -> str:
-    return repr(shown(data[:_LOOKED_AT].decode("utf-8", "replace"), _SHOWN))
+    """The beginning, without what the model said: of that only a hash is kept."""
+    data = _OUTPUT.split(data[:_LOOKED_AT], maxsplit=1)[0]
+    return repr(shown(data.decode("utf-8", "replace"), _SHOWN))
 
 
 def shown(text: str, most: int) -> str:

@@ -28,17 +28,27 @@ def open_session(timeout_s: float) -> aiohttp.ClientSession:
 
 
 async def ask(
-    session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float, clock: Callable[[], float] | None = None
+    session: aiohttp.ClientSession,
+    url: str,
+    body: bytes,
+    *,
+    most_tokens: int,
+    timeout_s: float,
+    clock: Callable[[], float] | None = None,
 ) -> tuple[Answer | None, str | None]:
-    """The answer, or ``kind: detail`` of what went wrong. With ``clock`` it is streamed, and its events are timed."""
+    """The answer, or ``kind: detail`` of what went wrong. With ``clock`` it is streamed, and its events are timed.
+
+    ``most_tokens`` is what was asked for; an answer that claims far more is none. Redirects are not followed: whoever
+    answers there was not asked for.
+    """
     try:
-        async with session.post(url, data=body) as response:
+        async with session.post(url, data=body, allow_redirects=False) as response:
             if response.status != 200:
                 said = (await response.content.read(_READ_BYTES)).decode("utf-8", "replace").strip()
                 return None, f"HTTP {response.status}: {shown(said, _SHOWN)}"
             if clock is None:
-                return read_answer(await whole(response)), None
-            reader = EventReader()
+                return read_answer(await whole(response), most_tokens), None
+            reader = EventReader(most_tokens)
             async for chunk in response.content.iter_any():
                 reader.feed(chunk, clock())
             return reader.finish(), None
@@ -47,8 +57,13 @@ async def ask(
     except TimeoutError:
         return None, f"timeout: no whole answer within {timeout_s:g} s"
     except aiohttp.ClientConnectorError as error:
-        return None, f"no connection: {error.os_error.strerror or error}"
+        return None, f"no connection: {error.os_error.strerror or _words(error)}"
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
-        return None, f"connection closed: {error or type(error).__name__}"
+        return None, f"connection closed: {_words(error)}"
     except aiohttp.ClientError as error:
-        return None, f"not HTTP: {error or type(error).__name__}"
+        return None, f"not HTTP: {_words(error)}"
+
+
+def _words(error: Exception) -> str:
+    """What it says, which may quote the server."""
+    return shown(str(error), _SHOWN) or type(error).__name__

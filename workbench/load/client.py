@@ -26,6 +26,7 @@ from workbench.spec import Workload
 
 # So many failures in a row, or one in every slot where that is more, and the server is given up.
 _GIVE_UP = 5
+_MOST_TOKENS = 1 << 20  # of an answer where no limit is asked for
 
 OnRecord = Callable[[RequestRecord], None]
 
@@ -36,6 +37,7 @@ class _Drive:
 
     url: str
     stream: bool
+    most_tokens: int
     timeout_s: float
     token_ids: bool
     repeat: int
@@ -96,6 +98,7 @@ def drive(
     shared = _Drive(
         url=url.rstrip("/") + "/generate",
         stream=stream,
+        most_tokens=workload.max_new_tokens or _MOST_TOKENS,
         timeout_s=timeout_s,
         token_ids=return_token_ids,
         repeat=repeat,
@@ -137,7 +140,8 @@ async def _slot(session: aiohttp.ClientSession, shared: _Drive) -> None:
             shared.records[number] = RequestRecord(prompt_index, shared.repeat, started, started, error=why)
             continue
         since = partial(_since, shared, started) if shared.stream else None
-        answer, fault = await ask(session, shared.url, body, timeout_s=shared.timeout_s, clock=since)
+        most, limit_s = shared.most_tokens, shared.timeout_s
+        answer, fault = await ask(session, shared.url, body, most_tokens=most, timeout_s=limit_s, clock=since)
         record = RequestRecord(prompt_index, shared.repeat, started, shared.now(), error=fault)
         if answer is not None:
             record = record.with_answer(answer, token_ids=shared.token_ids)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from workbench.files import as_text
 from workbench.load.client import OnRecord, drive
 from workbench.load.records import LoadResult
 from workbench.load.wire import fetch
 from workbench.parse.metrics import counters_between
+from workbench.plain import from_json
 from workbench.prompts import Prompt
+from workbench.provenance import without_secrets
 from workbench.spec import Workload
 
 # Above this share of a processor the client may have been the limit.
@@ -113,16 +117,27 @@ def measure_window(
 
 
 def server_info(url: str) -> dict[str, object] | None:
-    """The server's own account of its settings; older servers have it under another path."""
+    """The server's own account of its settings, fit to be written down; older servers have it under another path."""
     for path in ("/server_info", "/get_server_info"):
         status, text = fetch(url.rstrip("/") + path)
         if status == 200:
             try:
-                value = json.loads(text)
+                value = _writable(from_json(text))
             except (ValueError, RecursionError):
                 return None
             return value if isinstance(value, dict) else None
     return None
+
+
+def _writable(value: object) -> Any:
+    """A value without secrets, half characters, and numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {_writable(name): _writable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_writable(each) for each in value]
+    if isinstance(value, str):
+        return without_secrets(as_text(value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _flush_cache(url: str) -> list[str]:

@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 import aiohttp
 
 from workbench.errors import UsageError
-from workbench.load.answer import MOST_BYTES
+from workbench.load.answer import MOST_BYTES, shown
 
 T = TypeVar("T")
 
 # What the process opens besides one socket a request: its files, the notebook kernel's sockets, the server's pipes.
 SPARE_FILES = 200
+_SHOWN = 300
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -106,13 +107,16 @@ async def whole(response: aiohttp.ClientResponse) -> bytes:
 
 
 def fetch(url: str, *, method: str = "GET", timeout_s: float = 10.0) -> tuple[int, str]:
-    """Status and text of one short request; status 0 and the reason when there is no answer."""
+    """Status and text of one short request; status 0 and the reason when there is no answer.
+
+    A redirect is an answer like any other: whoever it names was not asked for.
+    """
 
     async def main() -> tuple[int, str]:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=auth_headers()) as session,
-            session.request(method, url) as response,
+            session.request(method, url, allow_redirects=False) as response,
         ):
             return response.status, (await whole(response)).decode("utf-8", "replace")
 
@@ -121,4 +125,4 @@ def fetch(url: str, *, method: str = "GET", timeout_s: float = 10.0) -> tuple[in
     except TimeoutError:
         return 0, f"no answer within {timeout_s:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return 0, f"{type(error).__name__}: {error}"
+        return 0, f"{type(error).__name__}: {shown(str(error), _SHOWN)}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
+import time
 from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import aiohttp
 import numpy as np
@@ -25,6 +26,8 @@ RETRY_AFTER_S = 1.0
 _GIVE_UP = 5
 """So many requests that failed twice in a row, or one in every slot where that is more, and the server is given up."""
 _SEEDS = 1 << 31
+_NOBODY = "no connection"
+"""The kind of fault that tells of the server alone: whatever is asked then has to be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,25 @@ OnPart = Callable[[Part, Sequence[Sample], Sequence[int]], None]
 
 
 @dataclass(slots=True)
+class _Got:
+    """What has come of a part: samples, when each of the other prompts failed, how many of them found no server."""
+
+    part: Part
+    samples: list[Sample] = field(default_factory=list)
+    failed: dict[int, float] = field(default_factory=dict)
+    unasked: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.samples) + len(self.failed) == len(self.part.prompts)
+
+    def is_sure(self, alive_at: float) -> bool:
+        return all(at < alive_at for at in self.failed.values())
+
+
+@dataclass(slots=True)
 class _Work:
-    """What the slots share."""
+    """What the slots share. ``alive_at`` is when the last request was sent that was answered."""
 
     urls: Sequence[str]
     sampling: Sampling
@@ -82,8 +102,8 @@ class _Work:
     on_part: OnPart
     on_answer: Callable[[Tally], None]
     tally: Tally
-    open: dict[int, list[Sample | int]] = field(default_factory=dict)
-    held: list[Callable[[], None]] = field(default_factory=list)
+    open: dict[int, _Got] = field(default_factory=dict)
+    alive_at: float = -math.inf
     failed_in_a_row: int = 0
     last_fault: str = ""
 
@@ -115,7 +135,8 @@ def ask_all(
     Raises
     ------
     LaunchError
-        When the server no longer answers. Parts that were handed on stay good.
+        When the server no longer answers, or answered nothing, or was not there for some of the prompts. Parts that
+        were handed on stay good.
     """
     allow_sockets(concurrency)
     work = _Work(
@@ -134,8 +155,26 @@ def ask_all(
         run_async(lambda: _run_slots(work, slots))
     except BaseExceptionGroup as group:
         raise _first(group) from group
-    _hand_on(work)
+    _refuse_gaps(work)
+    _hand_on(work, list(work.open.values()))
     return work.tally
+
+
+def _refuse_gaps(work: _Work) -> None:
+    """At the end fewer requests are left than it takes to give a server up; what it did not answer is still open."""
+    if unasked := sum(got.unasked for got in work.open.values()):
+        raise _gone(work, f"no server was there for {unasked} prompts")
+    left = sum(at >= work.alive_at for got in work.open.values() for at in got.failed.values())
+    if left > 1 or (left and not work.tally.answers):
+        raise _gone(work, f"the last {left} requests failed")
+
+
+def _gone(work: _Work, what: str) -> LaunchError:
+    return LaunchError(
+        f"{what} ({work.last_fault})",
+        where=", ".join(work.urls),
+        next_step="look at its log, then run the same command again: finished parts are kept",
+    )
 
 
 async def _run_slots(work: _Work, slots: int) -> None:
@@ -147,19 +186,27 @@ async def _run_slots(work: _Work, slots: int) -> None:
 async def _slot(session: aiohttp.ClientSession, work: _Work, slot: int) -> None:
     url, other = (work.urls[(slot + i) % len(work.urls)] for i in range(2))
     for part, prompt in work.jobs:
+        sent_at = time.monotonic()
         sample, fault = await _ask(session, work, url, part, prompt)
         if fault is not None:
             await asyncio.sleep(RETRY_AFTER_S)
             work.tally.retried += 1
+            sent_at = time.monotonic()
             sample, fault = await _ask(session, work, other, part, prompt)
-        _take(work, part, prompt, sample, fault)
+        got = work.open.setdefault(part.number, _Got(part))
+        if sample is None:
+            _failed(work, got, prompt, fault or "")
+        else:
+            _answered(work, got, sample, sent_at)
+        work.on_answer(work.tally)
 
 
 async def _ask(
     session: aiohttp.ClientSession, work: _Work, url: str, part: Part, prompt: Prompt
 ) -> tuple[Sample | None, str | None]:
     body = work.sampling.body(prompt, part.answer)
-    answer, fault = await ask(session, url, body, timeout_s=work.timeout_s)
+    most = work.sampling.max_new_tokens
+    answer, fault = await ask(session, url, body, most_tokens=most, timeout_s=work.timeout_s)
     if answer is None:
         return None, fault
     ids = _ids(answer, work.vocab_size)
@@ -185,40 +232,32 @@ def _ids(answer: Answer, vocab_size: int) -> list[int] | str:
     return ids
 
 
-def _take(work: _Work, part: Part, prompt: Prompt, sample: Sample | None, fault: str | None) -> None:
-    tally = work.tally
-    if sample is None:
-        work.last_fault = fault or ""
-        work.failed_in_a_row += 1
-        tally.failures[work.last_fault.partition(":")[0]] += 1
-        if work.failed_in_a_row >= work.give_up:
-            raise LaunchError(
-                f"the server no longer answers: {work.failed_in_a_row} requests in a row failed ({work.last_fault})",
-                where=", ".join(work.urls),
-                next_step="look at its log, then run the same command again: finished parts are kept",
-            )
-    else:
-        work.failed_in_a_row = 0
-        tally.answers += 1
-        tally.response_tokens += sample.response_tokens
-    got = work.open.setdefault(part.number, [])
-    got.append(prompt.index if sample is None else sample)
-    if len(got) == len(part.prompts):
-        del work.open[part.number]
-        samples = sorted((one for one in got if isinstance(one, Sample)), key=lambda one: one.prompt)
-        failed = sorted(one for one in got if not isinstance(one, Sample))
-        work.held.append(partial(work.on_part, part, samples, failed))
-    # While requests fail it is open whether a prompt or the server is to blame: what a server that dies has not
-    # answered must be asked again.
-    if work.failed_in_a_row == 0:
-        _hand_on(work)
-    work.on_answer(tally)
+def _failed(work: _Work, got: _Got, prompt: Prompt, fault: str) -> None:
+    work.last_fault = fault
+    work.failed_in_a_row += 1
+    work.tally.failures[fault.partition(":")[0]] += 1
+    got.failed[prompt.index] = time.monotonic()
+    got.unasked += fault.startswith(_NOBODY)
+    if work.failed_in_a_row >= work.give_up:
+        raise _gone(work, f"the server no longer answers: {work.failed_in_a_row} requests in a row failed")
 
 
-def _hand_on(work: _Work) -> None:
-    for on_part in work.held:
-        on_part()
-    work.held.clear()
+def _answered(work: _Work, got: _Got, sample: Sample, sent_at: float) -> None:
+    work.failed_in_a_row = 0
+    work.tally.answers += 1
+    work.tally.response_tokens += sample.response_tokens
+    work.alive_at = max(work.alive_at, sent_at)
+    got.samples.append(sample)
+    # A prompt is to blame for its failure only if the server answered what it was sent later: what a server that dies
+    # has not answered must be asked again.
+    _hand_on(work, [each for each in work.open.values() if not each.unasked and each.is_sure(work.alive_at)])
+
+
+def _hand_on(work: _Work, parts: Sequence[_Got]) -> None:
+    for got in parts:
+        if got.is_whole:
+            del work.open[got.part.number]
+            work.on_part(got.part, sorted(got.samples, key=lambda one: one.prompt), sorted(got.failed))
 
 
 def _first(error: BaseException) -> BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from workbench.sweep import CampaignSpec, Start, find_campaign
 
 READY_TIMEOUT_S = {"reference": 300.0, "sglang": 3600.0}
 REFERENCE = "reference"
+_LONGEST_NAME = 200
 _REFERENCE_AT_ONCE = 2
 """The embedded engine runs one request at a time; one more waits, so that it never idles."""
 
@@ -89,15 +90,21 @@ def described(url: str) -> dict[str, Any]:
             "no server answers", where=url, next_step="start one, or leave --url out to start SGLang here"
         )
     info = server_info(url) or {}
-    engine = str(info.get("engine", "sglang"))
+    engine = _said(info, "engine") or "sglang"
+    seed = info.get("random_seed")
     return {
         "engine": engine,
-        "version": info.get("engine_version" if engine == REFERENCE else "version"),
-        "model": Path(str(info.get("model_path", "not stated"))).name,
-        "random_seed": info.get("random_seed"),
-        "speculative_algorithm": info.get("speculative_algorithm"),
+        "version": _said(info, "engine_version" if engine == REFERENCE else "version"),
+        "model": Path(_said(info, "model_path") or "not stated").name,
+        "random_seed": seed if type(seed) is int else None,
+        "speculative_algorithm": _said(info, "speculative_algorithm"),
         "deterministic": bool(info.get("enable_deterministic_inference")),
     }
+
+
+def _said(info: Mapping[str, object], name: str) -> str | None:
+    value = info.get(name)
+    return value[:_LONGEST_NAME] if isinstance(value, str) and value else None
 
 
 def check_engine_samples(engine: str, temperature: float) -> None:
