@@ -11,16 +11,20 @@ import pytest
 from log_samples import N16_GRAPH, PLAIN_DECODE, PLAIN_PREFILL, VLLM_SPEC, decode_line
 
 from workbench.errors import UsageError
-from workbench.parse.server_log import iter_records
-from workbench.table.export import NAMES, Row, decode_rows, write_rows
+from workbench.parse.server_log import iter_stretches
+from workbench.table.export import NAMES, Part, decode_parts, num_rows, write_parts
 
 
-def rows(data: bytes, log: str = "a.log") -> list[Row]:
-    return list(decode_rows(log, iter_records([data])))
+def parts(data: bytes, log: str = "a.log") -> list[Part]:
+    return list(decode_parts(log, iter_stretches([data])))
 
 
-def written(data: list[Row], how: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert write_rows(data, how, None) == len(data)
+def rows(data: bytes) -> list[dict[str, object]]:
+    return [dict(zip(part, row, strict=True)) for part in parts(data) for row in zip(*part.values(), strict=True)]
+
+
+def written(data: list[Part], how: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert write_parts(data, how, None) == sum(map(num_rows, data))
     return capsys.readouterr().out
 
 
@@ -65,15 +69,29 @@ def test_a_vllm_row_takes_speed_and_load_from_the_engine_line() -> None:
 
 
 def test_csv_has_a_heading_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
-    text = written(rows(N16_GRAPH, 'odd "name", here.log'), "csv", capsys)
+    text = written(parts(N16_GRAPH, 'odd "name", here.log'), "csv", capsys)
     read = list(csv.DictReader(io.StringIO(text)))
     assert list(read[0]) == list(NAMES)
     assert [row["gen_tok_per_s"] for row in read] == ["66.89", "64.25", ""]
     assert (read[0]["log"], read[0]["time"]) == ('odd "name", here.log', "2026-02-23T17:53:14")
 
 
+@pytest.mark.parametrize(
+    ("log", "cell"),
+    [("=cmd|' C'!A0.log", "'=cmd|' C'!A0.log"), ("+1.log", "'+1.log"), ("-1.log", "'-1.log"), ("@a.log", "'@a.log")],
+)
+def test_csv_cannot_steer_a_spreadsheet(capsys: pytest.CaptureFixture[str], log: str, cell: str) -> None:
+    read = list(csv.DictReader(io.StringIO(written(parts(N16_GRAPH, log), "csv", capsys))))
+    assert {row["log"] for row in read} == {cell}
+
+
+def test_csv_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    text = written(parts(N16_GRAPH, "esc\x1b[31m\x9b.log"), "csv", capsys)
+    assert text.splitlines()[1].startswith("esc\ufffd[31m\ufffd.log,")
+
+
 def test_json_is_an_object_a_line_with_null_for_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = written(rows(N16_GRAPH), "json", capsys).splitlines()
+    lines = written(parts(N16_GRAPH), "json", capsys).splitlines()
     read = [json.loads(line, parse_constant=pytest.fail) for line in lines]
     assert [row["gen_tok_per_s"] for row in read] == [66.89, 64.25, None]
     assert list(read[0]) == list(NAMES)
@@ -82,7 +100,7 @@ def test_json_is_an_object_a_line_with_null_for_what_is_missing(capsys: pytest.C
 
 def test_the_table_has_columns_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     off = decode_line().replace("cuda graph: True", "cuda graph: False")
-    name, head, first, *_, last = written(rows(N16_GRAPH + off.encode()), "table", capsys).splitlines()
+    name, head, first, *_, last = written(parts(N16_GRAPH + off.encode()), "table", capsys).splitlines()
     assert name == "a.log"
     assert head.split() == [
         *("line", "time", "ranks", "running_req", "queue_req", "tokens"),
@@ -94,7 +112,7 @@ def test_the_table_has_columns_under_their_names(capsys: pytest.CaptureFixture[s
 
 
 def test_the_table_marks_cut_lines_and_repeats_its_head_for_each_log(capsys: pytest.CaptureFixture[str]) -> None:
-    text = written([*rows(N16_GRAPH, "a.log"), *rows(N16_GRAPH, "b.log")], "table", capsys)
+    text = written([*parts(N16_GRAPH, "a.log"), *parts(N16_GRAPH, "b.log")], "table", capsys)
     assert text.count("accept_len") == 2
     cut = [line for line in text.splitlines() if line.endswith("cut off")]
     assert len(cut) == 2
@@ -102,12 +120,12 @@ def test_the_table_marks_cut_lines_and_repeats_its_head_for_each_log(capsys: pyt
 
 
 def test_the_table_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    text = written(rows(N16_GRAPH, "a\x1b[2J\nb.log"), "table", capsys)
+    text = written(parts(N16_GRAPH, "a\x1b[2J\nb.log"), "table", capsys)
     assert text.startswith("a\ufffd[2J b.log\n")
 
 
 def test_parquet_has_the_declared_types(tmp_path: Path) -> None:
-    assert write_rows(rows(N16_GRAPH + VLLM_SPEC), "parquet", tmp_path / "a.parquet") == 4
+    assert write_parts(parts(N16_GRAPH + VLLM_SPEC), "parquet", tmp_path / "a.parquet") == 4
     table = pd.read_parquet(tmp_path / "a.parquet")
     assert list(table.columns) == list(NAMES)
     assert str(table["time"].dtype) == "datetime64[us]"
@@ -116,32 +134,32 @@ def test_parquet_has_the_declared_types(tmp_path: Path) -> None:
 
 
 def test_parquet_of_nothing_has_its_columns_all_the_same(tmp_path: Path) -> None:
-    assert write_rows([], "parquet", tmp_path / "a.parquet") == 0
+    assert write_parts([], "parquet", tmp_path / "a.parquet") == 0
     assert list(pd.read_parquet(tmp_path / "a.parquet").columns) == list(NAMES)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     out = tmp_path / "new" / "a.csv"
-    assert write_rows(rows(N16_GRAPH), "csv", out) == 3
+    assert write_parts(parts(N16_GRAPH), "csv", out) == 3
     before = out.read_text()
 
     def failing() -> object:
-        yield rows(N16_GRAPH)[0]
+        yield parts(N16_GRAPH)[0]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_rows(failing(), "csv", out)  # type: ignore[arg-type]
+        write_parts(failing(), "csv", out)  # type: ignore[arg-type]
     assert out.read_text() == before
     assert [path.name for path in out.parent.iterdir()] == ["a.csv"]
 
 
 def test_formats_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="name a file with --out FILE"):
-        write_rows([], "parquet", None)
+        write_parts([], "parquet", None)
     with pytest.raises(UsageError, match="choose table, csv, json or parquet"):
-        write_rows([], "xlsx", tmp_path / "a.xlsx")
+        write_parts([], "xlsx", tmp_path / "a.xlsx")
     (tmp_path / "file").write_text("")
     for out in (tmp_path, tmp_path / "file" / "a.csv"):
         with pytest.raises(UsageError, match="cannot be written") as caught:
-            write_rows([], "csv", out)
+            write_parts([], "csv", out)
         assert caught.value.where == str(out)

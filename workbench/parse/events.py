@@ -78,8 +78,11 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 # Plain alternatives without groups: the regex engine then skips to possible first letters.
-_TRIGGER_TEXT = re.compile("|".join(sorted({re.escape(text) for rule in _RULES for text in rule.triggers})))
+_TRIGGERS = sorted({re.escape(text) for rule in _RULES for text in rule.triggers})
+_TRIGGER_TEXT = re.compile("|".join(_TRIGGERS))
 TRIGGER = re.compile(_TRIGGER_TEXT.pattern.encode())
+TRIGGER_DIGITS = re.compile("|".join(sorted({re.sub("[0-9]", "[0-9]+", text) for text in _TRIGGERS})).encode())
+"""What would be a trigger, or would be none, with other digits."""
 
 # What may stand before a message: Docker Compose, Kubernetes, Ray, a bare stamp, a level.
 _PREFIX = re.compile(

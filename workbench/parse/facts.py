@@ -16,6 +16,7 @@ from workbench.parse.records import (
     StartupFacts,
     WeightBlock,
 )
+from workbench.parse.stretches import Stretch
 from workbench.sglang_rules import (
     RATE_DEFINITION_SPANS,
     EffectiveShape,
@@ -37,7 +38,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 class FactsBuilder:
-    """Feed every record of a log in order; `facts` may be asked at any time. The first statement wins."""
+    """Feed every record and stretch of a log in order; `facts` may be asked at any time. The first statement wins."""
 
     def __init__(self) -> None:
         self._args: dict[str, object] = {}
@@ -59,8 +60,10 @@ class FactsBuilder:
         self._layouts: set[tuple[str, tuple[str, ...]]] = set()
         self._features: set[str] = set()
 
-    def feed(self, record: Record) -> None:
-        if isinstance(record, DecodeRecord):
+    def feed(self, record: Record | Stretch) -> None:
+        if isinstance(record, Stretch):
+            self._feed_stretch(record)
+        elif isinstance(record, DecodeRecord):
             self._feed_decode(record)
         elif isinstance(record, PrefillRecord):
             self._feed_layout("prefill", record.layout)
@@ -103,9 +106,22 @@ class FactsBuilder:
     def _feed_decode(self, record: DecodeRecord) -> None:
         self._feed_layout("decode", record.layout)
         if record.accept_len is not None and record.accept_rate is not None:
-            pair = (record.accept_len, record.accept_rate)
-            if pair in self._pairs or len(self._pairs) < MAX_PAIRS:
-                self._pairs[pair] += 1
+            self._feed_pair((record.accept_len, record.accept_rate), 1)
+
+    def _feed_stretch(self, stretch: Stretch) -> None:
+        met = [
+            (lines.first_line(place), name, kind.layout)
+            for name, lines in (("decode", stretch.decode), ("prefill", stretch.prefill))
+            for place, kind in lines.kinds_met()
+        ]
+        for _, name, layout in sorted(met):
+            self._feed_layout(name, layout)
+        for pair, count in stretch.decode.pairs("accept_len", "accept_rate").items():
+            self._feed_pair(pair, count)
+
+    def _feed_pair(self, pair: tuple[float, float], count: int) -> None:
+        if pair in self._pairs or len(self._pairs) < MAX_PAIRS:
+            self._pairs[pair] += count
 
     def _feed_layout(self, kind: str, layout: tuple[str, ...]) -> None:
         if (kind, layout) not in self._layouts and len(self._layouts) < MAX_KEPT:

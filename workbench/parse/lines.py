@@ -16,10 +16,25 @@ MAX_LINE_BYTES = 1 << 20
 """Of a longer physical line only the beginning is read: memory must not depend on the file."""
 
 _BLOCK_BYTES = 1 << 18
-_GATHERED_BYTES = 1 << 21
+_GATHERED_BYTES = 1 << 22
+_FEW_BYTES = 512
+PADDING = bytes(1024)
 
 PhysicalLine = tuple[int, int, bytes, bool]
 """Number from 1, byte offset, bytes without the newline, whether a newline (and nothing left out) followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """Whole lines, newlines included: ``data[begin:end]``. The first of them stands at ``offset`` in the log.
+
+    Behind them the data has at least as many bytes as `PADDING`, which mean nothing.
+    """
+
+    offset: int
+    data: bytes
+    begin: int
+    end: int
 
 
 def physical_lines(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[PhysicalLine]:
@@ -47,46 +62,55 @@ def physical_lines(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[P
         yield from _finish(start, offset, counts, newline=False)
 
 
-def line_blocks(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[tuple[int, int, bytes] | PhysicalLine]:
-    """The same with lines left together: number and offset of the first line and the bytes of many, newlines included.
+def line_blocks(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[LineBlock | PhysicalLine]:
+    """The same with lines left together, where they came together and are neither few nor longer than the cap.
 
-    Lines that are longer than the cap, and those that cross the borders of what came together, come alone. Chunks
-    smaller than a file's are not waited for: somebody may be writing them.
+    Chunks smaller than a file's are not waited for: somebody may be writing them. Lines of a block are not counted.
     """
     start, offset = _Unfinished(), 0
     for data in _gathered(chunks, counts):
+        size, begin = len(data) - len(PADDING), 0
         if start.size:
-            first, newline, data = data.partition(b"\n")
-            start.add(first)
-            if not newline:
+            newline = data.find(b"\n")
+            start.add(data[: newline if newline >= 0 else size])
+            if newline < 0:
                 continue
             yield from _finish(start, offset, counts, newline=True)
             offset += start.size + 1
-            start = _Unfinished()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole:
-            yield from _together(whole, offset, counts)
-            offset += len(whole)
-        start.add(data[len(whole) :])
+            start, begin = _Unfinished(), newline + 1
+        end = data.rfind(b"\n", begin) + 1
+        if end:
+            yield from _together(LineBlock(offset, data, begin, end), counts)
+            offset += end - begin
+        start.add(data[max(begin, end) : size])
     if start.size:
         yield from _finish(start, offset, counts, newline=False)
 
 
-def _together(whole: bytes, offset: int, counts: CountsBuilder) -> Iterator[tuple[int, int, bytes] | PhysicalLine]:
-    lines = whole.count(b"\n")
-    if len(whole) <= MAX_LINE_BYTES or max(map(len, whole.split(b"\n"))) <= MAX_LINE_BYTES:
-        number = counts.lines + 1
-        counts.lines += lines
-        yield number, offset, whole
+def _together(block: LineBlock, counts: CountsBuilder) -> Iterator[LineBlock | PhysicalLine]:
+    if block.end - block.begin >= _FEW_BYTES and not _has_overlong(block):
+        yield block
         return
-    for raw in whole[:-1].split(b"\n"):
+    offset = block.offset
+    for raw in block.data[block.begin : block.end - 1].split(b"\n"):
         line = _Unfinished()
         line.add(raw)
         yield from _finish(line, offset, counts, newline=True)
         offset += len(raw) + 1
 
 
+def _has_overlong(block: LineBlock) -> bool:
+    begin = block.begin
+    while block.end - begin > MAX_LINE_BYTES:
+        newline = block.data.rfind(b"\n", begin, begin + MAX_LINE_BYTES + 1)
+        if newline < 0:
+            return True
+        begin = newline + 1
+    return False
+
+
 def _gathered(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[bytes]:
+    """Chunks put together, the padding behind them."""
     held: list[bytes] = []
     size = 0
     for chunk in _blocks(chunks):
@@ -94,10 +118,10 @@ def _gathered(chunks: Iterable[bytes], counts: CountsBuilder) -> Iterator[bytes]
         held.append(chunk)
         size += len(chunk)
         if size >= _GATHERED_BYTES or len(chunk) < _BLOCK_BYTES:
-            yield b"".join(held)
+            yield b"".join([*held, PADDING])
             held, size = [], 0
     if held:
-        yield b"".join(held)
+        yield b"".join([*held, PADDING])
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -68,10 +68,6 @@ class Template:
         for group, key in self.others:
             yield key, match.span(group + 1)
 
-    def spans(self, text: str) -> Iterator[Span]:
-        """Of the numbers."""
-        yield from (span for _, kind, span in self.field_spans(text) if kind != "flag")
-
     def _match(self, text: str) -> re.Match[str]:
         match = self.pattern.fullmatch(text)
         assert match is not None, "another layout"

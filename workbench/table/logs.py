@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from workbench.parse.records import LogEvent, LogKind, ParseCounts, Record, StartupFacts
-from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_records, kind_of
+from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_stretches, kind_of
+from workbench.parse.stretches import Stretch
 from workbench.table.speeds import main_speed, main_speeds_df
 from workbench.table.starts import StartsBuilder
 from workbench.table.windows import WindowsBuilder, possible_time
@@ -53,8 +54,8 @@ def summarise_log(
     """
     counts, starts = CountsBuilder(), StartsBuilder()
     kept, before = _Kept(), ParseCounts()
-    for record in iter_records(chunks, counts):
-        if starts.feed(record) and last_start_only:
+    for record in iter_stretches(chunks, counts):
+        if starts.feed(record) and last_start_only and isinstance(record, LogEvent):
             # The line that shows the start is counted already, and belongs to it.
             before = replace(counts.counts(), lines=record.line - 1, bytes=record.offset)
             kept = _Kept()
@@ -74,7 +75,7 @@ class _Kept:
         self._left_out = 0
         self._kind = LogKind.UNKNOWN
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: Record | Stretch) -> None:
         self._facts.feed(record)
         self._windows.feed(record)
         self._kind = self._kind if self._kind is LogKind.SGLANG else kind_of(record) or self._kind

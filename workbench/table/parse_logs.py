@@ -10,8 +10,8 @@ from pathlib import Path
 from workbench.errors import LogError, Problem, UsageError
 from workbench.files import STDIN, read_chunks
 from workbench.parse.records import ParseCounts
-from workbench.parse.server_log import CountsBuilder, iter_records
-from workbench.table.export import Row, decode_rows, write_rows
+from workbench.parse.server_log import CountsBuilder, iter_stretches
+from workbench.table.export import Part, decode_parts, num_rows, write_parts
 
 
 @dataclass(slots=True)
@@ -43,26 +43,26 @@ def parse_logs(logs: Sequence[str], *, how: str, out: Path | None) -> ParseRepor
     if out is not None and any(_same_file(log, out) for log in logs):
         raise UsageError("the result would replace the log", where=out, next_step="name another file with --out")
     report = ParseReport()
-    report.rows = write_rows(_rows(logs, report), how, out)
+    report.rows = write_parts(_parts(logs, report), how, out)
     return report
 
 
-def _rows(logs: Sequence[str], report: ParseReport) -> Iterator[Row]:
+def _parts(logs: Sequence[str], report: ParseReport) -> Iterator[Part]:
     for log in logs:
-        yield from _rows_of(log, report)
+        yield from _parts_of(log, report)
     if len(report.unreadable) == len(logs):
         # Raised here, while the rows are written, so that no empty file replaces an earlier result.
         raise LogError("\n".join(str(error) for error in report.unreadable))
 
 
-def _rows_of(log: str, report: ParseReport) -> Iterator[Row]:
+def _parts_of(log: str, report: ParseReport) -> Iterator[Part]:
     counts = CountsBuilder()
     problems: list[Problem] = []
     count = 0
     try:
-        for row in decode_rows(_name(log), iter_records(read_chunks(log, problems), counts)):
-            count += 1
-            yield row
+        for part in decode_parts(_name(log), iter_stretches(read_chunks(log, problems), counts)):
+            count += num_rows(part)
+            yield part
     except LogError as error:
         report.unreadable.append(error)
         report.lines.append(str(error))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workbench.parse.records import DecodeRecord, EventKind, LogEvent, PrefillRecord, Record
+from workbench.parse.stretches import Stretch
 
 # Lines of a server that has read its arguments.
 _AT_WORK = {EventKind.WEIGHTS, EventKind.KV_CACHE, EventKind.CAPACITY, EventKind.GRAPH_CAPTURE, EventKind.READY}
 
+_BATCH_LINES = DecodeRecord | PrefillRecord | Stretch
+
 
 class StartsBuilder:
-    """Feed every record in order; ``count`` servers have written so far, the last one from ``line``.
+    """Feed every record and stretch in order; ``count`` servers have written so far, the last one from ``line``.
 
     ``carried`` are the adjustments of the last one that it printed before its arguments.
     """
@@ -23,7 +26,7 @@ class StartsBuilder:
         self._args: Mapping[str, str] | None = None
         self._is_at_work = self._is_ready = self._has_spoken = False
 
-    def feed(self, record: Record) -> bool:
+    def feed(self, record: Record | Stretch) -> bool:
         """Whether this record shows that another server has started."""
         kind = record.kind if isinstance(record, LogEvent) else None
         if kind is EventKind.ADJUSTMENT and isinstance(record, LogEvent):
@@ -31,22 +34,20 @@ class StartsBuilder:
             if "Switch adaptive" not in record.text:
                 self._adjusted.append(record)
             return False
-        is_new = self._is_new(record)
-        if is_new:
+        is_new = isinstance(record, LogEvent) and self._is_new(record)
+        if isinstance(record, LogEvent) and is_new:
             self.count, self.line, self.carried = self.count + 1, record.line, tuple(self._adjusted)
             self._is_at_work = self._is_ready = self._has_spoken = False
         if isinstance(record, LogEvent) and kind is EventKind.SERVER_ARGS:
             self._args, self._is_ready = record.fields, False
         else:
             self._has_spoken = self._has_spoken or self._args is not None
-        self._is_at_work = self._is_at_work or kind in _AT_WORK or isinstance(record, DecodeRecord | PrefillRecord)
+        self._is_at_work = self._is_at_work or kind in _AT_WORK or isinstance(record, _BATCH_LINES)
         self._is_ready = self._is_ready or kind is EventKind.READY
         self._adjusted.clear()
         return is_new
 
-    def _is_new(self, record: Record) -> bool:
-        if not isinstance(record, LogEvent):
-            return False
+    def _is_new(self, record: LogEvent) -> bool:
         if record.kind is EventKind.WEIGHTS:
             # Weights are loaded before a server is ready: the arguments of this one are not in the text.
             return self._is_ready

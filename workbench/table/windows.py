@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from array import array
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from workbench.parse.arguments import literal
+from workbench.parse.digits import Times
 from workbench.parse.records import (
     DecodeRecord,
     EventKind,
@@ -21,7 +22,9 @@ from workbench.parse.records import (
     VllmEngineRecord,
     VllmSpecRecord,
 )
-from workbench.table.columns import WINDOWS, frame
+from workbench.parse.stretches import Stretch, lines_of_records
+from workbench.table.phases import Ordered, Phases, dp_rank
+from workbench.table.pieces import Array, Pieces, Row, array_of
 
 DEFAULT_LOG_INTERVAL = 40  # --decode-log-interval's default in every version
 # A line that took longer than both waited for requests, or for the server to start.
@@ -34,117 +37,103 @@ _ONE_TOKEN_A_STEP = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"})
 _LONGEST_ACCEPT = 1000.0
 _ROUNDING = 0.01
 _YEARS = range(1990, 2101)  # of any other year a stamp is no time
-_DP = re.compile(r"DP([0-9]{1,6})")
+_AS_PRINTED = ("running_req", "queue_req", "tokens", "token_usage", "cuda_graph", "gen_tok_per_s")
 
-_PIECE = 1 << 16  # rows
-
-Row = dict[str, object]
+_PIECE = 1 << 14  # records that wait to become columns
 
 
 class WindowsBuilder:
-    """Feed every record of a log in order, then ask for the table. Keeps one row a decode line.
+    """Feed every record and stretch of a log in order, then ask once for the table. Keeps one row a decode line.
 
     Until the arguments of the server are known, ``window_tokens`` holds the intervals a line stands for. Accept lengths
     that no server can have become missing; `num_impossible` counts their lines, repetitions of other ranks too.
     """
 
     def __init__(self) -> None:
-        self._rows = _Columns()
+        self._rows = Pieces()
+        self._waiting: list[DecodeRecord | PrefillRecord] = []
+        self._phases = Phases()
         self._heads: dict[tuple[int, int, frozenset[str]], int] = {}
-        self._head_of = array("I")
+        self._head_of: list[npt.NDArray[np.uint32]] = []
         self._starts = 0
         self._most_accepted = _LONGEST_ACCEPT
         self.num_impossible = 0
-        self._opening: dict[int, bool] = {}
-        self._all_opening = False
-        self._running: dict[int, int | None] = {}
-        self._has_prefill = False
-        self._prefills: dict[int, Counter[frozenset[str]]] = {}
-        self._told: Counter[tuple[int, frozenset[str]]] = Counter()
-        self._fresh: dict[int, bool] = {}
         self._engine: VllmEngineRecord | None = None
-        self._plain_rows = _Columns()
+        self._plain_rows = Pieces()
 
-    def feed(self, record: Record) -> None:
-        if isinstance(record, DecodeRecord):
-            self._decode(record)
-        elif isinstance(record, PrefillRecord):
-            self._has_prefill = True
-            if record.new_seq is not None:
-                self._prefills.setdefault(dp_rank(record.ranks), Counter())[record.ranks] += 1
-            if record.running_req == 0:
-                self._opening[dp_rank(record.ranks)] = True
-        elif isinstance(record, LogEvent):
-            self._event(record)
-        elif isinstance(record, VllmEngineRecord):
-            self._engine = record
-            self._plain_rows.append(_engine_row(record))
+    def feed(self, found: Record | Stretch) -> None:
+        if isinstance(found, Stretch):
+            self._settle()
+            self._take(Ordered(found.decode, found.decode.line), Ordered(found.prefill, found.prefill.line))
+        elif isinstance(found, DecodeRecord | PrefillRecord):
+            self._waiting.append(found)
+            if len(self._waiting) == _PIECE:
+                self._settle()
+        elif isinstance(found, LogEvent):
+            self._event(found)
+        elif isinstance(found, VllmEngineRecord):
+            self._engine = found
+            self._plain_rows.append(_engine_row(found))
         else:
-            self._vllm(record)
+            self._settle()
+            self._vllm(found)
 
     def _event(self, event: LogEvent) -> None:
         if event.kind is EventKind.SERVER_ARGS:
+            self._settle()
             self._starts += 1
             self._most_accepted = _most_accepted(event)
-            self._running.clear()
-            self._prefills.clear()
-            self._told.clear()
+            self._phases.another_server()
         if event.kind in (EventKind.READY, EventKind.FLUSH):
-            # Nothing runs on any rank, seen or unseen.
-            self._opening.clear()
-            self._fresh.clear()
-            self._all_opening = True
+            self._settle()
+            self._phases.nothing_runs()
 
-    def _decode(self, record: DecodeRecord) -> None:
-        rank = dp_rank(record.ranks)
-        self._head(rank, record.ranks)
-        accept_len, impossible = self._possible(record.accept_len)
-        self._rows.append(
-            {
-                "line": record.line,
-                "offset": record.offset,
-                "time": possible_time(record.time),
-                "dp_rank": rank,
-                "running_req": record.running_req,
-                "queue_req": record.queue_req,
-                "tokens": record.tokens,
-                "token_usage": record.token_usage,
-                "accept_len": accept_len,
-                "accept_rate_printed": record.accept_rate,
-                "cuda_graph": record.cuda_graph,
-                "gen_tok_per_s": record.gen_tok_per_s,
-                "before_req": self._running.get(rank, 0),
-                "opening": self._opening.get(rank, self._all_opening),
-                "fresh": self._fresh.get(rank, self._all_opening),
-                "prefills": self._since_told(rank, record.ranks),
-                # Of a line with an impossible accept length the tokens are not known either.
-                "window_tokens": None if impossible else 1.0,
-                # "nan" is no plain line's missing value but one that cannot be read.
-                "truncated": record.truncated or "accept len" in record.extra,
-            }
-        )
-        self._opening[rank] = self._fresh[rank] = False
-        self._running[rank] = record.running_req
+    def _settle(self) -> None:
+        """Make columns of the records that came one by one."""
+        records, self._waiting = self._waiting, []
+        if records:
+            decode = [(place, record) for place, record in enumerate(records) if isinstance(record, DecodeRecord)]
+            prefill = [(place, record) for place, record in enumerate(records) if isinstance(record, PrefillRecord)]
+            # "nan" is no plain line's missing value but one that cannot be read.
+            cut = [record.truncated or "accept len" in record.extra for _, record in decode]
+            self._take(_ordered(decode), _ordered(prefill), np.array(cut, np.int8))
 
-    def _head(self, rank: int, ranks: frozenset[str]) -> None:
-        """Who told the next row."""
-        self._head_of.append(self._heads.setdefault((self._starts, rank, ranks), len(self._heads)))
+    def _take(self, decode: Ordered, prefill: Ordered, truncated: Array | None = None) -> None:
+        phases = self._phases.feed(decode, prefill)
+        lines, size = decode.lines, len(decode.lines)
+        if not size:
+            return
+        self._told_by(decode)
+        accept_len, impossible = self._possible(lines.column("accept_len"))
+        columns: dict[str, Array] = {
+            **phases,
+            "line": lines.line,
+            "offset": lines.offset,
+            "time": _possible_times(lines.time),
+            "accept_len": accept_len,
+            "accept_rate_printed": lines.column("accept_rate"),
+            # Of a line with an impossible accept length the tokens are not known either.
+            "window_tokens": np.where(impossible, np.nan, 1.0),
+            "truncated": np.zeros(size, np.int8) if truncated is None else truncated,
+        }
+        self._rows.add(size, columns | {name: lines.column(name) for name in _AS_PRINTED})
 
-    def _since_told(self, rank: int, ranks: frozenset[str]) -> int:
-        """Prefills since the last line with these tags: those with the same ones, else of the rank that tells most."""
-        seen = self._prefills.get(rank, Counter())
-        total = seen[ranks] if ranks in seen else max(seen.values(), default=0)
-        since = total - self._told[rank, ranks]
-        self._told[rank, ranks] = total
-        return since
+    def _told_by(self, decode: Ordered) -> None:
+        """Who told the next rows."""
+        heads = np.zeros(len(decode.lines.kinds), np.uint32)
+        for place, kind in decode.lines.kinds_met():
+            head = (self._starts, dp_rank(kind.ranks), kind.ranks)
+            heads[place] = self._heads.setdefault(head, len(self._heads))
+        self._head_of.append(heads[decode.lines.kind])
 
     def _vllm(self, record: VllmSpecRecord) -> None:
         # The engine line just before carries the speed and load of the same interval.
         engine, self._engine = self._engine, None
-        self._head(0, frozenset())
+        head = (self._starts, 0, frozenset[str]())
+        self._head_of.append(np.full(1, self._heads.setdefault(head, len(self._heads)), np.uint32))
         # Where there is speculation, an engine line without such a line is an interval without drafts.
-        self._plain_rows = _Columns()
-        accept_len, _ = self._possible(record.mean_acceptance_length)
+        self._plain_rows = Pieces()
+        accept_len, _ = self._possible(array_of("accept_len", [record.mean_acceptance_length]))
         self._rows.append(
             {
                 "line": record.line,
@@ -154,7 +143,7 @@ class WindowsBuilder:
                 "running_req": engine.running_req if engine else None,
                 "queue_req": engine.queue_req if engine else None,
                 "token_usage": engine.kv_usage if engine else None,
-                "accept_len": accept_len,
+                "accept_len": accept_len.item(),
                 "accept_rate_printed": record.draft_acceptance_rate,
                 "gen_tok_per_s": engine.gen_tok_per_s if engine else None,
                 "opening": False,
@@ -163,20 +152,20 @@ class WindowsBuilder:
             }
         )
 
-    def _possible(self, accept_len: float | None) -> tuple[float | None, bool]:
-        """The accept length, or nothing and that it cannot be."""
-        if accept_len is None or 1 - _ROUNDING <= accept_len <= self._most_accepted + _ROUNDING:
-            return accept_len, False
-        self.num_impossible += 1
-        return None, True
+    def _possible(self, accept_len: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """The accept lengths, missing where they cannot be, and where that is."""
+        impossible = (accept_len < 1 - _ROUNDING) | (accept_len > self._most_accepted + _ROUNDING)
+        count = int(np.count_nonzero(impossible))
+        self.num_impossible += count
+        return (np.where(impossible, np.nan, accept_len) if count else accept_len), impossible
 
     def table(self, facts: StartupFacts, *, campaign: str, server_id: str) -> pd.DataFrame:
         """The table of windows, of one reporter a data parallel rank."""
+        self._settle()
         # Without any other line the engine lines of vLLM are those of a plain server.
-        table = self._spoken_once()
+        table = self._spoken_once(campaign=campaign, server_id=server_id)
         if table.empty:
-            table = self._plain_rows.table()
-        table["campaign"], table["run_id"], table["server_id"] = campaign, "", server_id
+            table = self._plain_rows.table(campaign=campaign, server_id=server_id)
         if facts.server_args.get("device") == "cpu":
             # There are no CUDA graphs to be on or off, though the lines have a word for it.
             table["cuda_graph"] = pd.Series(pd.NA, index=table.index, dtype="boolean")
@@ -186,18 +175,18 @@ class WindowsBuilder:
         plain = table["accept_len"].isna() & ~table["truncated"].astype(bool)
         table["window_tokens"] = interval * table["running_req"].astype(float) * table["accept_len"].mask(plain, 1.0)
         table["window_s"] = (table["window_tokens"] / table["gen_tok_per_s"]).where(table["gen_tok_per_s"] > 0)
-        if not self._has_prefill:
+        if not self._phases.has_prefill:
             table["prefills"] = pd.Series(pd.NA, index=table.index, dtype=table["prefills"].dtype)
-        table["idle"] = _waited(table, tells_openings=self._has_prefill).astype("boolean")
+        table["idle"] = _waited(table, tells_openings=self._phases.has_prefill).astype("boolean")
         return table
 
-    def _spoken_once(self) -> pd.DataFrame:
+    def _spoken_once(self, **texts: str) -> pd.DataFrame:
         """Every TP and PP rank of a DP rank prints the same tokens: the rank with most lines speaks for all.
 
         A line that lost its tags is kept where only one rank prints, and is a repetition where several do.
         """
         heads = list(self._heads)
-        told = np.asarray(self._head_of, np.intp)
+        told = np.concatenate([np.zeros(0, np.uint32), *self._head_of])
         spoken = Counter({heads[i]: int(count) for i, count in enumerate(np.bincount(told)) if heads[i][2]})
         speaker: dict[tuple[int, int], frozenset[str]] = {}
         several: set[tuple[int, int]] = set()
@@ -208,30 +197,14 @@ class WindowsBuilder:
             tags == speaker.get((start, rank), tags) or (not tags and (start, rank) not in several)
             for start, rank, tags in heads
         ]
-        table = self._rows.table()
+        table = self._rows.table(**texts)
         return table if all(kept) else table[np.asarray(kept, bool)[told]].reset_index(drop=True)
 
 
-class _Columns:
-    """Rows that become columns as they come: a row is a kilobyte as a dict, and some 200 bytes in columns."""
-
-    def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self._pieces: list[pd.DataFrame] = []
-
-    def append(self, row: Row) -> None:
-        self._rows.append(row)
-        if len(self._rows) == _PIECE:
-            self._settle()
-
-    def table(self) -> pd.DataFrame:
-        self._settle()
-        return self._pieces[0].copy() if len(self._pieces) == 1 else pd.concat(self._pieces, ignore_index=True)
-
-    def _settle(self) -> None:
-        if self._rows or not self._pieces:
-            self._pieces.append(frame(WINDOWS, self._rows))
-            self._rows = []
+def _ordered(records: Sequence[tuple[int, DecodeRecord | PrefillRecord]]) -> Ordered:
+    return Ordered(
+        lines_of_records([record for _, record in records]), np.array([place for place, _ in records], np.int64)
+    )
 
 
 def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
@@ -243,8 +216,11 @@ def _waited(table: pd.DataFrame, *, tells_openings: bool) -> pd.Series[bool]:
     speed, opening = table["gen_tok_per_s"], table["opening"].fillna(False).astype(bool)
     load = table["running_req"]
     typical = speed.mask(opening).groupby(load, dropna=False).transform("median")
-    all_lines = speed.groupby(load, dropna=False)
-    typical = typical.fillna(all_lines.transform("median").where(all_lines.transform("count") >= _FEW, float("inf")))
+    if typical.isna().any():
+        all_lines = speed.groupby(load, dropna=False)
+        typical = typical.fillna(
+            all_lines.transform("median").where(all_lines.transform("count") >= _FEW, float("inf"))
+        )
     # Where the number of tokens is not known, neither is the time, and the low speed has to do.
     long = (WAITING_WINDOWS * speed < typical) & ~(table["window_s"] <= WAITING_S)
     return (long & (opening | (not tells_openings))) | (speed == 0)
@@ -283,9 +259,9 @@ def possible_time(time: datetime | None) -> datetime | None:
     return time if time is not None and time.year in _YEARS else None
 
 
-def dp_rank(ranks: frozenset[str]) -> int:
-    """The data parallel rank among a line's tags, 0 when there is none."""
-    return next((int(match[1]) for tag in ranks if (match := _DP.fullmatch(tag))), 0)
+def _possible_times(times: Times) -> Times:
+    first, last = (np.datetime64(f"{year}-01-01", "us") for year in (_YEARS.start, _YEARS.stop))
+    return np.where((times >= first) & (times < last), times, np.datetime64("NaT", "us"))
 
 
 def log_interval(facts: StartupFacts) -> int:
