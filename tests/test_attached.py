@@ -143,6 +143,21 @@ def test_the_baselines_are_those_with_the_same_graphs(
     assert spec_of(campaign, info).baseline_group == group
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("context_length", value) for value in ("²", "9" * 5000, 0, -1, 1.5, True)),
+        *((name, 10**12 + 1) for name in ("tp_size", "dp_size", "max_running_requests", "decode_log_interval")),
+        *(("mem_fraction_static", value) for value in (float("inf"), float("nan"), 10**400, -1, 0, 90, True, "0.8")),
+        ("speculative_num_steps", 10**13),
+    ],
+)
+def test_what_no_setting_can_be_is_unknown(root: Path, name: str, value: object) -> None:
+    campaign, info = find_campaign("small"), {"speculative_algorithm": "EAGLE3", "version": "0.5.14"}
+    assert spec_of(campaign, {**info, name: value}) == spec_of(campaign, info)
+    assert spec_of(campaign, {"context_length": "4096"}).server.context_length == 4096
+
+
 def test_settings_are_read_from_any_version(root: Path) -> None:
     info: dict[str, object] = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/m/their-draft"}
     info |= {"speculative_num_steps": 2, "tp_size": 8, "mem_fraction_static": 0.85, "cuda_graph_max_bs": 16}

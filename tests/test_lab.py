@@ -15,7 +15,7 @@ from workbench.paths import ROOT_ENV
 
 def test_the_server_is_for_this_machine_alone_and_keeps_its_token(tmp_path: Path) -> None:
     argv = lab.command(tmp_path)
-    assert argv[:3] == [sys.executable, "-m", "workbench.lab"]
+    assert argv[:4] == [sys.executable, "-P", "-m", "workbench.lab"]
     assert "--ServerApp.ip=127.0.0.1" in argv and "--ServerApp.allow_remote_access=False" in argv
     assert not [word for word in argv if "token" in word or "password" in word or "xsrf" in word]
     assert "--ServerApp.allow_origin=" in argv and "--ServerApp.allow_origin_pat=" in argv
@@ -63,7 +63,7 @@ def test_a_token_is_asked_for_whatever_the_users_configuration_says(tmp_path: Pa
         "import os; print('JUPYTER_TOKEN' in os.environ)"
     )
     # With a free port and without the browser; the folder of this test stands in for the user's own.
-    argv = [sys.executable, "-c", ask, *lab.command(tmp_path, port=0, browser=False)[3:]]
+    argv = [sys.executable, "-c", ask, *lab.command(tmp_path, port=0, browser=False)[4:]]
     folders = {f"JUPYTER_{name}_DIR": str(tmp_path) for name in ("CONFIG", "RUNTIME", "DATA")}
     env = {**os.environ, **folders, "JUPYTER_TOKEN": "0123456789abcdef"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)

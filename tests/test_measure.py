@@ -346,6 +346,34 @@ def test_a_full_disk_ends_the_campaign_and_says_so(root: Path, monkeypatch: pyte
     assert briefly(run()) == dict(zip(RUNS, ("kept", "ok", "ok"), strict=True))
 
 
+@pytest.mark.parametrize("moment", ["a request", "the end", "Ctrl-C", "the next start"])
+def test_a_campaign_folder_that_was_renamed_ends_the_campaign_and_is_not_begun_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    folder, elsewhere = root / "data" / "runs" / "small", root / "data" / "runs" / "other"
+    name = {"a request": "_append_line", "the next start": "settle"}.get(moment, "_windows")
+    whole = getattr(measure, name)
+
+    def renaming(*arguments: Any, **more: Any) -> Any:
+        done = whole(*arguments, **more)
+        if not elsewhere.exists():
+            folder.rename(elsewhere)
+        if moment == "Ctrl-C":
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(measure, name, renaming)
+    with pytest.raises(KeyboardInterrupt if moment == "Ctrl-C" else InputError) as caught:
+        run()
+    assert moment == "Ctrl-C" or "renamed or removed while it was measured" in str(caught.value)
+    assert not folder.exists() and len(starts(root)) == 1 and of_case(root) == []
+    monkeypatch.undo()
+    play(monkeypatch, root)
+    elsewhere.rename(folder)
+    kept = "kept" if moment == "the next start" else "ok"
+    assert briefly(run("baseline_again=false")) == {RUNS[0]: kept, RUNS[1]: "ok"}
+
+
 def test_faults_of_the_campaign_stop_it_before_a_server_starts(root: Path) -> None:
     for settings, said in (
         (["launch_prefix=[]"], "no folder '/models/t' for the reference engine"),

@@ -108,6 +108,16 @@ def test_line_ends_and_marks_of_other_systems(tmp_path: Path) -> None:
     assert [prompt.text for prompt in prompt_set(str(path)).prompts] == ["one", "a\u2028b"]
 
 
+def test_characters_that_are_written_as_two_escapes_are_whole_and_halves_of_other_texts_are_shown(
+    tmp_path: Path,
+) -> None:
+    head = r'{"name": "\ud800", "source": "s", "licence": "l"}'
+    (prompt,) = (
+        found := prompt_set(write(tmp_path / "x.jsonl", head, r'{"text": "\ud83d\ude00", "task": "\udc00"}'))
+    ).prompts
+    assert (found.name, prompt.text, prompt.task) == ("\\ud800", "\N{GRINNING FACE}", "\\udc00")
+
+
 def test_a_first_line_that_says_where_it_is_from(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", {"name": "n", "source": "s", "licence": "CC0"}, {"text": "one"})
     found = prompt_set(path)
@@ -115,7 +125,18 @@ def test_a_first_line_that_says_where_it_is_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["{", "[1]", '{"text": 3}', '{"text": " "}', '{"turns": []}', '{"turns": "x"}', '"text"', "[" * 50_000]
+    "bad",
+    [
+        "{",
+        "[1]",
+        '{"text": 3}',
+        '{"text": " "}',
+        '{"turns": []}',
+        '{"turns": "x"}',
+        '"text"',
+        "[" * 50_000,
+        '{"text": "\\ud800 hi"}',
+    ],
 )
 def test_a_line_that_is_no_prompt_is_refused_with_its_number(tmp_path: Path, bad: str) -> None:
     path = write(tmp_path / "x.jsonl", {"text": "one"}, "", bad, {"text": "two"}, bad)

@@ -112,6 +112,13 @@ def test_what_publishing_did_not_write_is_refused_and_stays(project: Path, tmp_p
     (tmp_path / "pages.zip").write_text("x")
     with zipfile.ZipFile(tmp_path / "thesis.zip", "w") as archive:
         archive.writestr("thesis/thesis.tex", "x")
+    for packing in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        # What begins a packed file is made no packed file: the unpackers complain each in a way of its own.
+        with zipfile.ZipFile(tmp_path / f"packed{packing}.zip", "w", packing) as archive:
+            archive.writestr(f"p/{MARKER}", "x")
+        data = (tmp_path / f"packed{packing}.zip").read_bytes()
+        place = len(f"p/{MARKER}") + 30
+        (tmp_path / f"packed{packing}.zip").write_bytes(data[: place + 4] + b"\xff" * 5 + data[place + 9 :])
     publish(tmp_path / "b", campaigns=["b"])
     (tmp_path / "b" / "a-report.html").write_text("mine")
     before = files(tmp_path)
@@ -122,6 +129,8 @@ def test_what_publishing_did_not_write_is_refused_and_stays(project: Path, tmp_p
         (tmp_path / "full" / "thesis.tex", "is a file"),
         (tmp_path / "pages.zip", "is there and not a zip of workbench publish"),
         (tmp_path / "thesis.zip", "is there and not a zip of workbench publish"),
+        (tmp_path / f"packed{zipfile.ZIP_LZMA}.zip", "is there and not a zip of workbench publish"),
+        (tmp_path / f"packed{zipfile.ZIP_BZIP2}.zip", "is there and not a zip of workbench publish"),
         (tmp_path / "b", "a-report.html: not written by publishing"),
         (project / "reports" / "public", "lies in the folder of the pages"),
         (project / "reports", "lies in the folder of the pages"),

@@ -232,6 +232,17 @@ def test_the_command_measures_tells_and_keeps_the_notebook(root: Path) -> None:
     assert of_case(root) == []
 
 
+def test_a_campaign_folder_that_is_renamed_meanwhile_is_named_and_not_begun_anew(root: Path) -> None:
+    folder, other = root / "data" / "runs" / "small", root / "data" / "runs" / "other"
+    begun = lambda: any(path.stat().st_size for path in folder.glob("baseline*/requests.jsonl"))  # noqa: E731
+    with under_way(root, until=begun, all=["--step-ms", "40"]) as process:
+        folder.rename(other)
+        code, out, err = finished(process)
+    assert (code, out) == (InputError.exit_code, "")
+    assert "small: the folder is gone: it was renamed or removed while it was measured into\n" in err
+    assert not folder.exists() and of_case(root) == []
+
+
 @pytest.mark.slow
 def test_the_same_command_goes_on_here_in_silence(root: Path) -> None:
     finished(command(root, "--set", "only=[baseline*]"))

@@ -226,6 +226,62 @@ def test_what_would_be_lost_in_silence_is_refused(text: str, said: str) -> None:
         parse_campaign(text, name="c.yaml")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("max_concurrency: [1:30]", "max_concurrency.0: Input should be a valid integer"),
+        ("max_concurrency: [yes]", "max_concurrency.0: Input should be a valid integer"),
+        ("max_concurrency: [true]", "max_concurrency.0: Input should be a valid integer"),
+        ("repeats: yes", "repeats: Input should be a valid integer"),
+        ("repeats: true", "repeats: Input should be a valid integer\n  -> give a whole number"),
+        ('repeats: "3"', "repeats: Input should be a valid integer"),
+        (
+            "server: {mem_fraction_static: yes}",
+            "mem_fraction_static: Input should be a valid number\n  -> give a number",
+        ),
+        ("server: {mem_fraction_static: 1:30}", "mem_fraction_static: Input should be a valid number"),
+        ("server: {mem_fraction_static: 90}", "mem_fraction_static: Input should be less than or equal to 1"),
+        ("server: {cuda_graph: off}", "cuda_graph: Input should be a valid boolean\n  -> give true or false"),
+    ],
+)
+def test_what_is_no_number_or_no_switch_is_not_taken_for_one(line: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_campaign(f"{SMALL}{line}\n", name="c.yaml")
+    assert str(caught.value).startswith("c.yaml:10: ")
+    assert said in str(caught.value)
+
+
+def test_values_are_read_as_they_look() -> None:
+    lines = "max_concurrency: [010]\nserver: {context_length: 0100, flags: {c: off, d: 1:30, e: true, f: 1e3}}\n"
+    campaign = parse_campaign(SMALL + lines, name="c.yaml")
+    assert (campaign.max_concurrency, campaign.server.context_length) == ((10,), 100)
+    assert campaign.server.flags == {"c": "off", "d": "1:30", "e": True, "f": 1000.0}
+    changed = find_campaign("quickstart", ["server.flags={c: off}", "question=1e3 or 010?", "notes=['1e3']"])
+    assert (changed.server.flags, changed.question, changed.notes) == ({"c": "off"}, "1e3 or 010?", ("1e3",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"server": {"env": {"N": "a\0b"}}}, "server.env.N holds the character NUL"),
+        ({"server": {"env": {"N\0": "a"}}}, r"server.env.'N\x00' holds the character NUL"),
+        ({"server": {"flags": {"f": "a\0b"}}}, "server.flags.f holds the character NUL"),
+        ({"launch_prefix": ["srun", "a\0"]}, "launch_prefix.1 holds the character NUL"),
+        ({"target": {"name": "t", "model_path": "/m\0"}}, "target.model_path holds the character NUL"),
+        ({"sweep": [{"speculative_num_steps": 3, "env": {"A": ["b", "\0"]}}]}, "sweep.0.env.A.1 holds the character"),
+        ({"server": {"env": {"A=B": "c"}}}, "'A=B' is no name of a variable"),
+        ({"sweep": [{"speculative_num_steps": 3, "env": {"": "x"}}]}, "'' is no name of a variable"),
+        ({"server": {"flags": {"": 2}}}, "'' is no name of a flag"),
+        ({"server": {"flags": {"--evil; rm": 1}}}, "'--evil; rm' is no name of a flag"),
+        ({"sweep": [{"speculative_num_steps": 3, "flags": {"a=b": 1}}]}, "'a=b' is no name of a flag"),
+    ],
+)
+def test_what_no_program_can_be_given_is_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan(**changes)
+    assert said in str(caught.value)
+
+
 def test_values_and_names_that_look_alike_are_told_apart() -> None:
     modes = plan(sweep=[{"speculative_num_steps": 3, "env": {"MODE": ["Fast", "fast"]}}])
     assert len({start.server_id for start in modes.starts if start.role == "speculative"}) == 2

@@ -42,7 +42,7 @@ def test_a_wheel_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_download_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        assert command[1:4] == ["-m", "pip", "download"]
+        assert command[1:5] == ["-P", "-m", "pip", "download"]
         assert command[-1] == "some-data==1.0"
         return subprocess.CompletedProcess(command, 1, "", "no such host")
 

@@ -20,8 +20,9 @@ from workbench.launch.ready import server_address
 from workbench.launch.redaction import blank_out, secret_values
 from workbench.load.window import server_info
 from workbench.paths import slug
+from workbench.plain import whole_number
 from workbench.provenance import without_secrets
-from workbench.spec import Drafter, RunSpec, ServerConfig, SpecDecodeConfig
+from workbench.spec import MAX_COUNT, Drafter, RunSpec, ServerConfig, SpecDecodeConfig
 from workbench.sweep import UNNAMED, CampaignSpec, Plan, Start, named
 
 HEAD_BYTES = 4 << 20
@@ -216,8 +217,7 @@ def _other_model(served: str | None, campaign: CampaignSpec) -> str | None:
 
 
 def said_server(info: Mapping[str, object], usual: ServerConfig) -> ServerConfig:
-    """The settings that the server states; its many other arguments are in ``resolved.json``."""
-    fraction = info.get("mem_fraction_static")
+    """The settings that the server states; its many other arguments are in ``resolved.json``, with what none can be."""
     # On a CPU there are no graphs to be off.
     off = info.get("disable_cuda_graph") if info.get("device") != "cpu" else None
     return ServerConfig(
@@ -226,7 +226,7 @@ def said_server(info: Mapping[str, object], usual: ServerConfig) -> ServerConfig
         cuda_graph=not off if isinstance(off, bool) else usual.cuda_graph,
         cuda_graph_max_bs_decode=said_count(info, "cuda_graph_max_bs_decode") or said_count(info, "cuda_graph_max_bs"),
         max_running_requests=said_count(info, "max_running_requests"),
-        mem_fraction_static=float(fraction) if isinstance(fraction, int | float) else None,
+        mem_fraction_static=_fraction(info.get("mem_fraction_static")),
         attention_backend=said_text(info, "attention_backend"),
         context_length=said_count(info, "context_length"),
         decode_log_interval=said_count(info, "decode_log_interval"),
@@ -256,8 +256,14 @@ def said_text(info: Mapping[str, object], name: str) -> str | None:
 
 
 def said_count(info: Mapping[str, object], name: str) -> int | None:
-    """A whole number from 1; settings given to the scripted or an old server may be text."""
+    """A whole number from 1 to `MAX_COUNT`; settings given to the scripted or an old server may be text."""
     value = info.get(name)
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+    number = whole_number(value) if isinstance(value, str) else value
+    return number if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= MAX_COUNT else None
+
+
+def _fraction(value: object) -> float | None:
+    """A share of the memory."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value <= 1 else None

@@ -21,7 +21,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from workbench.errors import LogError, Problem, RunFolderError
+from workbench.errors import InputError, LogError, Problem, RunFolderError
 
 CHUNK_BYTES = 1 << 18
 STDIN = "-"
@@ -119,6 +119,22 @@ def require_space(folder: Path) -> None:
     """
     if is_full(folder):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def require_there(folder: Path) -> None:
+    """See that a folder that was made is still there: what is written to its name now would begin another one.
+
+    Raises
+    ------
+    InputError
+        When somebody renamed or removed it.
+    """
+    if not folder.is_dir():
+        raise InputError(
+            "the folder is gone: it was renamed or removed while it was measured into",
+            where=folder,
+            next_step="give it its name again; the same command then goes on",
+        )
 
 
 def is_full(folder: Path) -> bool:

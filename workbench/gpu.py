@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def usable_gpus(found: Gpus | None, total: int | None = None) -> tuple[int, ...]
         return tuple(range(count))[:total]
     numbers: list[int] = []
     for name in (part.strip() for part in stated.split(",")):
-        number = int(name) if name.isdigit() else found.number_of(name) if found is not None and name else None
+        number = int(name) if _NUMBER.fullmatch(name) else found.number_of(name) if found is not None and name else None
         if number is None:
             break  # as CUDA does: the rest of the list is not visible
         numbers.append(number)

@@ -26,6 +26,7 @@ def command(root: Path, *, port: int | None = None, browser: bool = True) -> lis
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     return [
         sys.executable,
+        "-P",
         *("-m", "workbench.lab"),
         "--ServerApp.ip=127.0.0.1",
         "--ServerApp.allow_remote_access=False",

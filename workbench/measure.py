@@ -21,7 +21,7 @@ from workbench.attached import Attachment, attached_plan, attached_server
 from workbench.cluster import Cluster, on_ray
 from workbench.cluster.unpack import unpacked
 from workbench.errors import InputError, LaunchError, UsageError
-from workbench.files import require_space
+from workbench.files import require_space, require_there
 from workbench.launch.argv import server_argv, server_env
 from workbench.launch.failure import LaunchFailure
 from workbench.launch.places import claim, reserved_port
@@ -227,18 +227,21 @@ def _measure_start(work: _Work, start: Start) -> list[Ended]:
     left = list(start.runs)
     while left:
         log = work.folder / SERVERS / start.server_id / f"server-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
+        require_there(work.folder)
         check_space(work.folder)
         try:
             with work.progress.starting() as is_ready, _served(work, start, log) as served:
                 is_ready()
                 ended += _measure_while_alive(work, left, served)
         except LaunchError as error:
+            require_there(work.folder)
             work.say(f"    failed: {error.what}")
             work.progress.given_up(left)
             return ended + commit_missing(work.folder, work.campaign, left, RunState.FAILED, error.what, log=log)
         except KeyboardInterrupt:
-            reason = "stopped before it was measured"
-            commit_missing(work.folder, work.campaign, left, RunState.INTERRUPTED, reason, log=log)
+            if work.folder.is_dir():
+                reason = "stopped before it was measured"
+                commit_missing(work.folder, work.campaign, left, RunState.INTERRUPTED, reason, log=log)
             raise
         except OSError as error:  # of the copy of a log, say
             raise not_written(work.folder, error) from error
@@ -292,11 +295,13 @@ def _measure_run(work: _Work, run: RunSpec, served: Served) -> Ended:
         make_last(path, served.server.log)
         settle(path, run, status.model_copy(update={"finished_at": now(), "log_file": log_file}))
     except KeyboardInterrupt:
-        interrupt(path, run, work.campaign, served, log_file)
+        if work.folder.is_dir():
+            interrupt(path, run, work.campaign, served, log_file)
         raise
     except (OSError, InputError) as error:
         full = not_written(path, error) if isinstance(error, OSError) else error
         with contextlib.suppress(OSError, InputError):
+            require_there(path)
             settle(path, run, RunStatus(status=RunState.FAILED, reason=redact(f"{full.where}: {full.what}")))
         raise full from error
     reason = None if status.status is RunState.OK else status.reason
@@ -313,6 +318,7 @@ def _measured(work: _Work, path: Path, run: RunSpec, served: Served) -> tuple[Ru
         since = time.monotonic()
         with work.progress.measuring(run), sampled(path / "gpu.jsonl", served.gpus or None, since=since) as unsampled:
             windows = _windows(work, path, run, served)
+        require_there(path)
         write_measured(path, windows, served, since=since)
         missing = (*served.log_faults[faults:], *(problem.what for problem in unsampled))
         return _judged(windows, served.server, missing), _told(windows)
@@ -326,6 +332,7 @@ def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
     alone_at_a_time = run.workload.max_concurrency == 1
 
     def keep(record: RequestRecord) -> None:
+        require_there(path)
         if not record.ok:
             require_space(path)  # on a full disk servers hang rather than say so
         _append_line(lines, record)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.errors import InputError
-from workbench.files import is_file, read_small
+from workbench.files import as_text, is_file, read_small
 from workbench.paths import prompts_dir, slug, under_root
 
 # Sets that are not shipped, and why not stands in data/prompts/README.md.
@@ -120,8 +120,9 @@ def _read(path: Path) -> PromptSet:
     prompts = tuple(Prompt(index, *content) for index, content in enumerate(_contents(lines, path)))
     if not prompts:
         raise InputError("holds no prompts", where=path, next_step='one prompt a line: {"text": "..."}')
-    name = str(about.get("name", _stem(path)))
-    return PromptSet(name, str(about.get("source", path)), str(about.get("licence", NOT_STATED)), prompts)
+    stated = {"name": _stem(path), "source": path, "licence": NOT_STATED, **about}
+    name, source, licence = (as_text(str(stated[key])) for key in ("name", "source", "licence"))
+    return PromptSet(name, source, licence, prompts)
 
 
 def _contents(lines: Sequence[tuple[int, str]], path: Path) -> Iterator[tuple[str, str]]:
@@ -132,11 +133,11 @@ def _contents(lines: Sequence[tuple[int, str]], path: Path) -> Iterator[tuple[st
         raise InputError(
             f"{len(bad)} of {len(content)} lines are no prompts, the first is line {bad[0]}",
             where=f"{path}:{bad[0]}",
-            next_step='a prompt is a JSON object with "text", "prompt" or "turns", on one line',
+            next_step='a prompt is a JSON object with "text", "prompt" or "turns", on one line, in whole characters',
         )
     for _, item in content:
         assert item is not None
-        yield _text(item) or "", str(item.get("task") or item.get("category") or NOT_STATED)
+        yield _text(item) or "", as_text(str(item.get("task") or item.get("category") or NOT_STATED))
 
 
 def _object(line: str) -> dict[str, object] | None:
@@ -148,8 +149,8 @@ def _object(line: str) -> dict[str, object] | None:
 
 
 def _text(item: Mapping[str, object]) -> str | None:
-    """The prompt, ``None`` when there is none or it is blank."""
+    """The prompt, ``None`` when there is none, it is blank or holds half a character (a surrogate without another)."""
     turns = item.get("turns")
     first = turns[0] if isinstance(turns, list) and turns else None
     text = next((value for value in (item.get("text"), item.get("prompt"), first) if isinstance(value, str)), None)
-    return text if text and text.strip() else None
+    return text if text and text.strip() and as_text(text) == text else None

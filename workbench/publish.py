@@ -150,6 +150,9 @@ def _is_published_zip(path: Path) -> bool:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             top = names[0].partition("/")[0] if names else ""
+            # Other packings are none of ours, and have faults of their own.
+            if archive.getinfo(f"{top}/{MARKER}").compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                return False
             with archive.open(f"{top}/{MARKER}") as marker:
                 listed = _listed(marker.read(MOST_SMALL_BYTES))
         return set(names) <= {f"{top}/{as_text(name)}" for name in listed}

@@ -15,6 +15,7 @@ from workbench import live
 from workbench.attached import attachment
 from workbench.cluster import LOCAL, check_ray
 from workbench.errors import InputError, NotebookError, SpecError, UsageError
+from workbench.files import require_there
 from workbench.measure import plan_of
 from workbench.models import check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
@@ -114,8 +115,9 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        pages = f"executed notebook: {self.notebook}\nits pages: workbench report --campaign {self.campaign}"
-        return "\n".join(part for part in (self.sentence, self.missing, self.neighbours, pages) if part)
+        notebook = f"executed notebook: {self.notebook}" if self.notebook.is_file() else ""
+        pages = f"its pages: workbench report --campaign {self.campaign}"
+        return "\n".join(part for part in (self.sentence, self.missing, self.neighbours, notebook, pages) if part)
 
 
 def dry_run(request: Request) -> str:
@@ -172,6 +174,7 @@ def _execute(plan: Plan, output: Path, parameters: dict[str, object], lines: Lin
         missing = live.missing(plan)
         lines.say(f"Stopped. {_sentence(plan, len(missing))} The same command goes on.\n{live.missing_text(missing)}")
         raise
+    require_there(runs_dir() / plan.campaign.name)
     return _outcome(plan, done)
 
 

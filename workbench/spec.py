@@ -165,7 +165,7 @@ class ServerConfig(Frozen):
     cuda_graph: bool | None = None
     cuda_graph_max_bs_decode: Count | None = None
     max_running_requests: Count | None = None
-    mem_fraction_static: float | None = None
+    mem_fraction_static: float | None = Field(default=None, gt=0, le=1)
     attention_backend: str | None = None
     context_length: Count | None = None
     decode_log_interval: Count | None = None

@@ -1,4 +1,4 @@
-"""Text for a terminal: names and log lines come from others and must not be able to steer it."""
+"""Text for a terminal or a spreadsheet: names and log lines come from others and must not be able to steer it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _PLACE = re.compile(r"(?:\d\d:\d\d:\d\d[ ~] )?(\d+)\| ")
 def printable(text: str) -> str:
     """Text in which every control character but the newline is replaced."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def no_formula(text: str) -> str:
+    """Text that no spreadsheet runs: what it would take for a formula gets a leading apostrophe."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def say(text: str, *, bold_first_line: bool = False) -> None:

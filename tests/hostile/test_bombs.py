@@ -192,7 +192,7 @@ def test_yaml_that_grows_is_refused_everywhere(tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["!!int ''", "!!bool x", "!!timestamp x", "2026-13-45", "9" * 5000, "!!python/name:os.system"]
+    "text", ["!!int ''", "!!bool x", "!!timestamp x", "!!timestamp 2026-13-45", "9" * 5000, "!!python/name:os.system"]
 )
 def test_values_that_yaml_itself_stumbles_over(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -133,6 +133,18 @@ def test_yaml_is_read_with_the_safe_loader() -> None:
     assert "yaml.SafeLoader" in used
 
 
+def test_no_python_that_is_started_takes_modules_from_the_folder_where_it_starts() -> None:
+    """A `tokenize.py` there would be run before anything of ours: ``-P`` leaves the folder out."""
+    started = {
+        where: ast.unparse(node.elts[1])
+        for where, node in nodes()
+        if isinstance(node, ast.List) and len(node.elts) > 1 and ast.unparse(node.elts[0]) == "sys.executable"
+    }
+    started = {where: option for where, option in started.items() if where.startswith("workbench/")}
+    assert len(started) > 5
+    assert set(started.values()) == {"'-P'"}, started
+
+
 def test_only_where_it_is_compared_does_an_address_of_all_interfaces_stand() -> None:
     """The one place turns it into an address that can be called."""
     found = [where for where, node in nodes() if isinstance(node, ast.Constant) and node.value in ("0.0.0.0", "::")]

@@ -144,6 +144,8 @@ def test_the_embedded_engine_takes_the_same_flags() -> None:
     assert argv[-len(SPECULATIVE) :] == SPECULATIVE
     taken, _ = parse_arguments(argv[3:])
     assert (taken.port, taken.speculative_num_steps, taken.decode_log_interval) == (21000, 3, 10)
+    # Modules in the project's folder are not run in the place of installed ones.
+    assert server_argv(starts(spec)[1], spec, port=1)[:4] == [sys.executable, "-P", "-m", "workbench.reference"]
     with_graphs = campaign(engine="reference", sglang_version="0.5.12")
     assert "--cuda-graph-max-bs-decode" in server_argv(starts(with_graphs)[0], with_graphs, port=1)
 

@@ -68,6 +68,8 @@ def test_what_may_be_used(node: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> No
             ("", ()),
             ("-1", ()),
             ("1,x,2", (1,)),
+            ("1,²", (1,)),
+            ("9" * 5000, ()),
             ("GPU-c,GPU-h000", (2, 7)),
             ("GPU-none,1", ()),
         ):

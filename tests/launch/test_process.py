@@ -173,6 +173,11 @@ def test_a_program_or_a_place_that_is_not_there(tmp_path: Path) -> None:
     ):
         pass
     assert (caught.value.kind, caught.value.where) == ("missing_file", "no-such-program")
+    with (
+        pytest.raises(LaunchError, match=r"cannot be started \(embedded null byte"),
+        serve(["true"], env={"N": "a\0b"}, log=log, url=url, ready_timeout_s=5),
+    ):
+        pass
     (tmp_path / "file").touch()
     with (
         pytest.raises(LaunchError, match="log cannot be written"),

@@ -194,6 +194,27 @@ def test_refusals_before_anything_is_started(root: Path) -> None:
 # --- judging, without a kernel -----------------------------------------------------------------------------------
 
 
+def test_modules_beside_the_notebooks_are_not_run(root: Path) -> None:
+    """The one is imported before anything of ours, the other by the notebook."""
+    for name in ("tokenize", "pandas", "json"):
+        (root / f"{name}.py").write_text(
+            f"import pathlib\npathlib.Path('ran').write_text({name!r})\nraise SystemExit(9)\n"
+        )
+    source = "import os, json, tokenize, pandas\nprint(os.getcwd(), pandas.DataFrame.__name__)"
+    done = run_notebook(write_notebook(root / "notebooks" / "n.ipynb", code(source)), root / "reports" / "n.ipynb", {})
+    assert (done.status, done.reason) == (RunState.OK, None)
+    assert printed(done.output) == [f"{root} DataFrame\n"]
+    assert not (root / "ran").exists()
+
+
+def test_an_output_folder_that_goes_meanwhile_is_not_made_again(root: Path) -> None:
+    source = "import pathlib\npathlib.Path('reports/p').rename('reports/q')"
+    output = root / "reports" / "p" / "n.ipynb"
+    done = run_notebook(write_notebook(root / "notebooks" / "n.ipynb", code(source)), output, {})
+    assert done.status is RunState.FAILED
+    assert not output.parent.exists()
+
+
 def test_a_run_is_ok_only_when_exit_code_and_outcome_agree(tmp_path: Path) -> None:
     def judged(outcome: str | None, exit_code: int) -> tuple[str, str | None]:
         (tmp_path / "log.txt").write_text("the last words")

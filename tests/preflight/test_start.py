@@ -26,7 +26,7 @@ SERVERS = st.builds(
     cuda_graph=st.none() | st.booleans(),
     cuda_graph_max_bs_decode=NUMBERS,
     max_running_requests=NUMBERS,
-    mem_fraction_static=st.none() | st.floats(0, 2),
+    mem_fraction_static=st.none() | st.floats(0, 1, exclude_min=True),
     attention_backend=st.none() | ODD_TEXT | st.just("triton"),
     context_length=NUMBERS,
     flags=st.dictionaries(FLAGS | ODD_TEXT, SCALARS, max_size=4),

@@ -35,6 +35,9 @@ def test_the_embedded_engine_runs_one(campaigns) -> None:
         ({"flags": {"cuda-graph-bs": "1 2 4"}}, True),
         ({"flags": {"cuda-graph-bs": "1,2,4,8"}}, False),
         ({"flags": {"cuda-graph-max-bs": 2}}, True),
+        # A superscript is a digit to str.isdigit and no number to int.
+        ({"flags": {"cuda-graph-bs": "²"}}, False),
+        ({"flags": {"cuda-graph-bs": "² 4"}}, True),
         # What waits in the queue is in no batch.
         ({"cuda_graph_max_bs_decode": 4, "max_running_requests": 4}, False),
         ({}, False),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from answering_target import EOS, answer_to, prompt_ids, reply, target_server, write_prompts, write_target
 
-from workbench.errors import InputError, LaunchError, SpecError, UsageError
+from workbench.errors import CheckpointError, InputError, LaunchError, SpecError, UsageError
 from workbench.paths import ROOT_ENV
 from workbench.terminal import Lines
 from workbench.training import asking
@@ -230,7 +230,7 @@ def test_what_a_server_that_dies_near_the_end_left_is_asked_again(target: Path, 
 def test_a_server_that_answers_nothing_makes_no_corpus(target: Path, bad: Any) -> None:
     with (
         target_server(lambda n, body: bad) as server,
-        pytest.raises(LaunchError, match="last (1|2|3) request|3 prompts"),
+        pytest.raises(LaunchError, match=r"last (1|2|3) request|3 prompts"),
     ):
         make(target, server.url, prompts=3)
     with target_server() as server:
@@ -353,6 +353,17 @@ def test_a_folder_without_an_answer_is_free_for_another_run(target: Path) -> Non
 def test_orders_that_cannot_be_are_refused(target: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make(target, **{"url": ["http://127.0.0.1:9"], **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [*({"vocab_size": size} for size in (float("inf"), 10**400, -5, 0, True, "64")), {"eos_token_id": ["x"]}],
+)
+def test_a_target_without_a_usable_vocabulary_is_refused(target: Path, changes: dict[str, Any]) -> None:
+    path = target / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(CheckpointError, match="no usable config"):
+        make(target, "http://127.0.0.1:9")
 
 
 def test_an_embedded_engine_behind_a_url_is_not_asked_to_sample(target: Path) -> None:

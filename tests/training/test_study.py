@@ -15,9 +15,9 @@ from workbench.errors import SpecError
 from workbench.paths import ROOT_ENV
 from workbench.terminal import Lines
 from workbench.training import judged, many
-from workbench.training.config import TrainConfig
+from workbench.training.config import TrainConfig, read_config
 from workbench.training.many import listing, train_all, visible_gpus
-from workbench.training.study import Study, is_study, read_study
+from workbench.training.study import Study, is_study, read_study, write_config
 
 KEYS: dict[str, Any] = {
     "name": "sizes",
@@ -30,7 +30,7 @@ KEYS: dict[str, Any] = {
 TRAINER = """#!{python}
 import json, os, sys, time, yaml
 from pathlib import Path
-command, path = sys.argv[3], Path(sys.argv[4])
+command, path = sys.argv[4], Path(sys.argv[5])
 if command == "train":
     config = yaml.safe_load(path.read_text())
     out = Path(config["out"])
@@ -46,7 +46,7 @@ if command == "train":
     record = {{"seen": {{"optimizer_steps": 6}}, "held_out": {{"accept_length": {{"1": 1.5, "3": 1.875}}}}}}
     (out / "training.json").write_text(json.dumps(record))
 else:
-    options = dict(zip(sys.argv[5::2], sys.argv[6::2]))
+    options = dict(zip(sys.argv[6::2], sys.argv[7::2]))
     Path(options["--out"]).write_text(json.dumps({{"accept_length": {{"1": 1.25}}, "options": options}}))
 """
 
@@ -87,6 +87,13 @@ def test_a_name_tells_a_run_and_only_what_decides_about_it(tmp_path: Path) -> No
     for change in ({"learning_rate": 0.1}, {"corpus": "/data/other"}, {"passes": 4}, {"steps": 61}, {"split_seed": 1}):
         (other,) = study(tmp_path, prompts=[500], **{"steps": 60, **change}).runs
         assert other.name[-6:] != first.name[-6:], change
+
+
+def test_a_run_s_config_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """A name of digits with an e between them is no number, learning rates are none of text."""
+    (run,) = study(tmp_path, ("corpus='12e45678'", "learning_rate=1e-4"), prompts=[500], steps=60).runs
+    assert (run.corpus, run.learning_rate) == ("12e45678", 0.0001)
+    assert read_config(write_config(run)) == run
 
 
 def test_what_is_a_study() -> None:

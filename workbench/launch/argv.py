@@ -62,7 +62,9 @@ def server_argv(
         python = sys.executable if not prefix or program in _SAME_MACHINE else "python3"
     # The embedded engine comes with this package and speaks the newest names.
     version = None if campaign.engine == "reference" else version or campaign.sglang_version
-    argv = [python, "-m", MODULES[campaign.engine]]
+    # -P: the folder where it starts must not come before installed packages. SGLang may be given models from there.
+    safe = ["-P"] if campaign.engine == "reference" and python == sys.executable else []
+    argv = [python, *safe, "-m", MODULES[campaign.engine]]
     for name, value in _settings(start, campaign, host, port):
         argv += _flag(name, value, version)
     if not prefix:

@@ -152,8 +152,8 @@ def main() -> int:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         watchdog = Watchdog(json.loads(line))
-    except OSError as error:
-        report(error=str(error), errno=error.errno)
+    except (OSError, ValueError) as error:  # ValueError: an argument or a variable that no program can be given
+        report(error=str(error), errno=getattr(error, "errno", None))
         return 1
     report(pid=watchdog.server.pid)
     grace_s = 0.0

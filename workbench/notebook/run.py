@@ -29,11 +29,15 @@ from workbench.errors import UsageError, WorkbenchError
 from workbench.notebook.parameters import check_parameters
 from workbench.notebook.processes import interrupt_cell, short_temp, stop_tree
 from workbench.paths import ROOT_ENV, notebooks_dir, project_root, reports_dir
+from workbench.plain import whole_number
 from workbench.spec import RunState
 from workbench.store import write_json
 
 _REASON_LENGTH = 2_000
 _CHILD = "workbench.notebook.child"
+_PIDS = 2**31
+_NO_FOLDER = ("--InteractiveShellApp.ignore_cwd=True",)
+"""IPython would put its working folder before installed packages again."""
 _clock = time.monotonic
 
 
@@ -151,7 +155,8 @@ def _own_partial(output: Path) -> Path:
     """Where this process has its notebook written: others may make the same one. What killed ones left is removed."""
     for left in output.parent.glob(f".{glob.escape(output.stem)}.partial-*.ipynb"):
         number = left.name.removesuffix(".ipynb").rpartition("-")[2]
-        if not number.isdigit() or int(number) == os.getpid() or not psutil.pid_exists(int(number)):
+        pid = whole_number(number)
+        if pid is None or pid >= _PIDS or pid == os.getpid() or not psutil.pid_exists(pid):
             left.unlink(missing_ok=True)
     return output.with_name(f".{output.stem}.partial-{os.getpid()}.ipynb")
 
@@ -239,7 +244,8 @@ def _start(scratch: Path) -> subprocess.Popen[bytes]:
     """
     with (scratch / "log.txt").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", _CHILD, str(scratch)],
+            # -P: the project's folder, where it starts, must not come before installed packages.
+            [sys.executable, "-P", "-m", _CHILD, str(scratch)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -254,7 +260,7 @@ def _environment(scratch: Path) -> dict[str, str]:
     kernel = scratch / "kernels" / "python3"
     kernel.mkdir(parents=True)
     spec = {
-        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "argv": [sys.executable, "-P", "-m", "ipykernel_launcher", *_NO_FOLDER, "-f", "{connection_file}"],
         "display_name": "Python 3",
         "language": "python",
     }
@@ -323,7 +329,8 @@ def _finish(run: NotebookRun, partial: Path, began: float, ended: _Ended) -> Not
         duration_s=round(_clock() - began, 3),
         exit_code=ended.exit_code,
     )
-    _write_status(final)
+    if run.output.parent.is_dir():  # one that was removed or renamed meanwhile is not begun anew
+        _write_status(final)
     return final
 
 

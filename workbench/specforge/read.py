@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from workbench.checkpoint import read_checkpoint
 from workbench.errors import CheckpointError, InputError, UsageError
 from workbench.files import replacing
+from workbench.plain import to_yaml
 from workbench.spec import Drafter
 from workbench.specforge.draft import DRAFT_CLASS
 from workbench.specforge.log import Point, listed, number, numbered
@@ -261,7 +260,7 @@ def text(record: Mapping[str, Any], left: Left, drafter: Path | None) -> str:
             f"checkpoints are pickles, which are not opened; to serve it:\n  {export_command(left, Path('DRAFTER'))}"
         )
     entry = record["drafter"] | ({} if drafter is None else {"model_path": str(drafter)})
-    return "\n".join([*lines, "for a campaign's `drafters`:", yaml.safe_dump([entry], sort_keys=False).rstrip()])
+    return "\n".join([*lines, "for a campaign's `drafters`:", to_yaml([entry]).rstrip()])
 
 
 def _told(seen: Mapping[str, Any], data: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ def read_run(path: Path) -> Run:
         When it is none.
     """
     try:
-        content = from_yaml(read_small(path).decode())
+        content = from_yaml(read_small(path).decode(), version="1.1")  # as SpecForge reads it
     except (OSError, ValueError) as error:
         raise SpecError(f"cannot be read ({' '.join(str(error).split())})", where=path) from error
     if not is_run(content):
@@ -82,7 +82,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 def is_run_file(path: Path) -> bool:
     """Whether a file is a run.yaml of SpecForge; what cannot be read is none."""
     try:
-        return is_run(from_yaml(read_small(path).decode()))
+        return is_run(from_yaml(read_small(path).decode(), version="1.1"))
     except (OSError, ValueError):
         return False
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -25,7 +26,7 @@ from workbench.spec import (
 
 
 def _listed(value: object) -> object:
-    return value if isinstance(value, list | tuple) else [value]
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 _SOME = Field(min_length=1)
@@ -40,6 +41,7 @@ Levels = Annotated[tuple[Annotated[int, Field(ge=1, le=100_000)], ...], BeforeVa
 Concurrencies = Annotated[Levels, _SOME]
 SetName = Annotated[str, Field(min_length=1, max_length=4096)]
 NumPrompts = Annotated[int, Field(ge=1, le=1_000_000)]
+_FLAG = re.compile(r"-{0,2}[A-Za-z0-9][\w.-]*")
 UNNAMED = "to-be-named"
 """Id of a run until `named` makes it from the content."""
 
@@ -153,11 +155,30 @@ class CampaignSpec(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _can_be_handed_over(self) -> Self:
+        """Arguments and variables of a program end at a NUL, and the name of a variable at the first ``=``."""
+        for path in _with_nul(self.model_dump()):
+            raise ValueError(f"{'.'.join(path)} holds the character NUL, which no program can be given")
+        for name in self._flag_names:
+            if not _FLAG.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a flag")
+        for name in self._variables:
+            if not name or "=" in name:
+                raise ValueError(f"{name!r} is no name of a variable")
+        return self
+
+    @property
+    def _flag_names(self) -> list[str]:
+        return [*self.server.flags, *(name for block in self.sweep for name in block.flags)]
+
+    @property
+    def _variables(self) -> list[str]:
+        return [*self.server.env, *(name for block in self.sweep for name in block.env)]
+
+    @model_validator(mode="after")
     def _no_secrets(self) -> Self:
-        flags = [*self.server.flags, *(name for block in self.sweep for name in block.flags)]
-        variables = [*self.server.env, *(name for block in self.sweep for name in block.env)]
-        secret = [name for name in flags if flag_key(name) in SECRET_FLAGS]
-        secret += [name for name in variables if is_secret_variable(name)]
+        secret = [name for name in self._flag_names if flag_key(name) in SECRET_FLAGS]
+        secret += [name for name in self._variables if is_secret_variable(name)]
         secret += list(_secret_arguments(self.launch_prefix))
         if secret:
             raise ValueError(
@@ -178,6 +199,19 @@ class CampaignSpec(Frozen):
                     near = difflib.get_close_matches(name, names, n=1)
                     raise ValueError(f"sweep.{number}.drafter: no drafter {name!r}{did_you_mean(near)}")
         return self
+
+
+def _with_nul(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where a text holds a NUL, names among them."""
+    if isinstance(value, str) and "\0" in value:
+        yield path
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _with_nul(str(name), (*path, repr(name)))
+            yield from _with_nul(each, (*path, str(name)))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _with_nul(each, (*path, str(number)))
 
 
 def _secret_arguments(argv: Sequence[str]) -> Iterator[str]:

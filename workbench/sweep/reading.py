@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from workbench.errors import SpecError
 from workbench.files import is_file, read_small
 from workbench.paths import campaigns_dir
-from workbench.plain import NO_YAML, TooMuch, from_yaml, refuse_growth
+from workbench.plain import NO_YAML, Reader, TooMuch, from_yaml, read, refuse_growth
 from workbench.spec import Drafter, ServerConfig, Target
 from workbench.sweep.campaign_file import CampaignSpec, CampaignWorkload, SweepBlock, did_you_mean
 from workbench.trained import drafters_in, filled, is_trained
@@ -25,6 +25,9 @@ _NEXT = {
     "missing": "add it; see data/campaigns/ for examples",
     "int_parsing": "give a whole number",
     "int_type": "give a whole number",
+    "int_from_float": "give a whole number",
+    "float_type": "give a number",
+    "bool_type": "give true or false",
     "float_parsing": "give a number",
     "bool_parsing": "give true or false",
     "string_pattern_mismatch": "give a name without slashes and control characters",
@@ -40,33 +43,46 @@ def read_campaign_file(path: Path) -> CampaignSpec:
     SpecError
         With the line and the nearest known name for the first fault.
     """
+    return parse_campaign(_text(path), name=str(path))
+
+
+def _text(path: Path) -> str:
     try:
-        text = read_small(path).decode()
+        return read_small(path).decode()
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise SpecError(
             f"cannot be read ({said})", where=path, next_step="check the path and its permissions"
         ) from error
-    return parse_campaign(text, name=str(path))
 
 
-def parse_campaign(text: str, *, name: str, with_lines: bool = True) -> CampaignSpec:
-    """A campaign from YAML text; ``name`` is what messages call it, with the line unless nobody wrote these lines."""
+def parse_campaign(text: str, *, name: str) -> CampaignSpec:
+    """A campaign from YAML text; ``name`` is what messages call it, with the line."""
+    return _campaign(*_content(text, name), name)
+
+
+def _content(text: str, name: str) -> tuple[Any, Any]:
+    """What a text holds, and the tree that knows its lines."""
     try:
         refuse_growth(text)
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        tree = yaml.compose(text, Loader=Reader)
         _refuse_twice(tree, name)
-        content = yaml.safe_load(text)
+        return read(text), tree
     except TooMuch as error:
         raise SpecError(error.what, where=f"{name}:{error.line}", next_step=_EXAMPLES) from error
     except NO_YAML as error:
         raise _no_yaml(error, name) from error
+
+
+def _campaign(content: Any, tree: Any, name: str) -> CampaignSpec:
+    """A campaign from plain values; ``tree`` is ``None`` where nobody wrote these lines."""
     if not isinstance(content, dict):
         raise SpecError("not a mapping of settings", where=name, next_step=_EXAMPLES)
     try:
-        campaign = CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=False)
+        # Strict: true or "3" where a number belongs is a slip of the pen, not a 1 or a 3.
+        campaign = CampaignSpec.model_validate_json(json.dumps(content, default=str), strict=True)
     except ValidationError as error:
-        raise _fault(error, tree if with_lines else None, name) from error
+        raise _fault(error, tree, name) from error
     except TypeError as error:  # a key that is a date, say
         raise SpecError(f"a name of a setting is no text ({error})", where=name) from error
     return with_trained(campaign)
@@ -197,10 +213,10 @@ def find_campaign(name: str, settings: Sequence[str] = ()) -> CampaignSpec:
     campaign = read_campaign_file(path)
     if not settings:
         return campaign
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content, _ = _content(_text(path), str(path))
     for setting in settings:
         _set(content, setting)
-    return parse_campaign(yaml.safe_dump(content), name=f"{path} with {', '.join(settings)}", with_lines=False)
+    return _campaign(content, None, f"{path} with {', '.join(settings)}")
 
 
 def _set(content: dict[str, Any], setting: str) -> None:

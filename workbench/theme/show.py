@@ -19,6 +19,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from workbench.errors import UsageError
+from workbench.terminal import no_formula
 
 DOWNLOAD_LIMIT_BYTES = 200_000
 NOT_MEASURED = "not measured"
@@ -257,10 +258,8 @@ def _text(value: Any, form: Format | None, missing: str) -> str:
 
 
 def _spreadsheet_safe(df: pd.DataFrame) -> pd.DataFrame:
-    """Text that a spreadsheet would run as a formula gets a leading apostrophe."""
-
     def safe(value: object) -> object:
-        return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+        return no_formula(value) if isinstance(value, str) else value
 
     texts = [column for column in df.columns if not pd.api.types.is_numeric_dtype(df[column])]
     return df.assign(**{str(column): df[column].map(safe) for column in texts})

@@ -24,6 +24,7 @@ from workbench.plain import from_json
 from workbench.progress import duration
 from workbench.prompts import Prompt, PromptSet, prompt_set, with_token_ids
 from workbench.provenance import redact
+from workbench.spec import MAX_COUNT
 from workbench.terminal import Lines
 from workbench.training import folder as on_disk
 from workbench.training.asking import Part, Sampling, Tally, ask_all
@@ -169,10 +170,13 @@ def _vocabulary(target: Path) -> tuple[int, list[int]]:
     try:
         config = from_json(read_small(path))
         text = config.get("text_config", config)
-        eos = text.get("eos_token_id")
-        return int(text["vocab_size"]), [eos] if isinstance(eos, int) else list(eos or [])
+        size, eos = text["vocab_size"], text.get("eos_token_id")
+        ids = [eos] if isinstance(eos, int) else list(eos or [])
+        if type(size) is not int or not 0 < size <= MAX_COUNT or any(type(each) is not int for each in ids):
+            raise ValueError(f"vocab_size {str(size)[:40]}, eos_token_id {str(eos)[:40]}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"no usable config ({error})", where=path, next_step="name a model folder") from error
+    return size, ids
 
 
 # --- asking ------------------------------------------------------------------------------------------------------

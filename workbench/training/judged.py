@@ -81,7 +81,7 @@ def make(walk: Walk, config: TrainConfig, folder: Path, execute: Execute) -> boo
 
 
 def _command(walk: Walk, config: TrainConfig, folder: Path, out: Path) -> list[str]:
-    command = [sys.executable, "-m", "workbench", "evaluate", str(folder), "--target", config.target]
+    command = [sys.executable, "-P", "-m", "workbench", "evaluate", str(folder), "--target", config.target]
     if walk.answers is not None:
         command += ["--answers", walk.answers]
     else:

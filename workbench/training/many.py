@@ -136,7 +136,7 @@ def _trained(work: _Work, run: TrainConfig, folder: Path, place: str | None) -> 
 
     if not (folder / RECORD).is_file():
         config = write_config(run)
-        if execute([sys.executable, "-m", "workbench", "train", str(config), "--resume"]) != 0:
+        if execute([sys.executable, "-P", "-m", "workbench", "train", str(config), "--resume"]) != 0:
             return _failed(work, run, folder)
     for walk in judged.missing(folder, work.walks):
         if not judged.make(walk, run, folder, execute):

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from workbench.errors import SpecError
 from workbench.files import replacing
 from workbench.paths import project_root, slug
+from workbench.plain import to_yaml
 from workbench.training.config import TrainConfig, read_content
 from workbench.training.judged import Walk
 
@@ -160,5 +160,5 @@ def write_config(run: TrainConfig) -> Path:
     """The config beside the drafter that comes of it; the command that trains it reads this file."""
     path = Path(run.out) / CONFIG
     with replacing(path) as temporary:
-        temporary.write_text(yaml.safe_dump(run.model_dump(mode="json", exclude_none=True), sort_keys=False))
+        temporary.write_text(to_yaml(run.model_dump(mode="json", exclude_none=True)))
     return path
