@@ -31,7 +31,7 @@ ALL: dict[str, Draw] = {
     "accept_rate": lambda tables, costs: figures.accept_rate_by_draft_tokens(tables.runs),
     "draft_tokens": lambda tables, costs: figures.throughput_by_draft_tokens(costs),
     "concurrency": lambda tables, costs: figures.throughput_by_concurrency(tables.runs),
-    "survival": lambda tables, costs: figures.survival(tables.requests, tables.runs),
+    "survival": lambda tables, costs: figures.survival(tables),
     "spread": lambda tables, costs: figures.spread(tables.requests, tables.runs),
     "scaling": lambda tables, costs: figures.scaling(scaling_fits(tables, costs)),
     "scaling_offline": lambda tables, costs: figures.scaling(offline_fits(tables, costs), offline=True),
@@ -161,3 +161,16 @@ def test_no_table_breaks_a_figure(shown: Shown, seed: int) -> None:
 def test_no_table_breaks_a_figure_many(shown: Shown, seed: int) -> None:
     tables = random_tables(seed, PLAUSIBLE)
     check_figures(shown, tables, cost_df(tables.runs))
+
+
+def test_of_many_groups_the_largest_are_drawn_and_all_are_in_the_download(shown: Shown) -> None:
+    _, costs = recorded("h200_step_cost")
+    copies = [costs.assign(baseline_group=f"group {number:02}") for number in range(figures.MOST_GROUPS + 2)]
+    copies[3] = copies[3].head(2)
+    many = pd.concat(copies, ignore_index=True)
+    figures.throughput_by_draft_tokens(many)
+    said = shown.soup.find("figcaption").get_text()
+    drawn = figures.MOST_GROUPS * len(costs)
+    assert f"{figures.MOST_GROUPS} of {figures.MOST_GROUPS + 2} baseline groups" in said
+    assert f"{drawn} runs of {len(many)}" in said
+    assert len(download(shown)) == len(many)

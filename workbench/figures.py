@@ -10,11 +10,12 @@ from workbench.analysis.campaign import Fits, same_curve, scaling_points
 from workbench.analysis.step_time import StepTimeFit
 from workbench.analysis.wording import count
 from workbench.plot.names import row_names
-from workbench.table import LogSummary, reference_points
+from workbench.table import LogSummary, Tables, reference_points
 from workbench.table.training import Training
 from workbench.table.tuned import Tuned
 
 MOST_LINES = 60  # of a figure with a line a run
+MOST_GROUPS = 8  # of a figure with lines for each baseline group
 MOST_ROWS = 16  # of a figure with a row a run; the others stand in the table
 
 
@@ -61,6 +62,18 @@ def _nearest(table: pd.DataFrame, column: str, *, ascending: bool) -> tuple[pd.D
     return drawn, f" Drawn are the {len(drawn)} of {count(len(table), 'run')} nearest to paying; the download has all."
 
 
+def _some_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The runs of the largest baseline groups, where there are more than a figure holds, and the sentence on it."""
+    names = ["campaign", "baseline_group"]
+    sizes = table.groupby(names, sort=False, dropna=False).size()
+    if len(sizes) <= MOST_GROUPS:
+        return table, ""
+    chosen = sizes.sort_values(ascending=False, kind="stable").index[:MOST_GROUPS]
+    drawn = table[pd.MultiIndex.from_frame(table[names]).isin(chosen)]
+    left_out = f" Drawn are the {MOST_GROUPS} of {len(sizes):,} baseline groups with the most runs"
+    return drawn, f"{left_out}: {count(len(drawn), 'run')} of {len(table):,}; the download has all."
+
+
 def measured(runs: pd.DataFrame) -> None:
     """How the runs were measured, in a box."""
     theme.show_facts(views.measured_facts(runs), empty="No run was measured.")
@@ -82,12 +95,13 @@ def timeline(log: LogSummary | None) -> None:
 
 def accept_length_by_draft_tokens(costs: pd.DataFrame) -> None:
     """Accept length by draft tokens."""
+    drawn, said = _some_groups(costs)
     fig, ax = theme.new_figure()
-    plot.plot_accept_length_vs_draft_tokens(costs, ax=ax)
+    plot.plot_accept_length_vs_draft_tokens(drawn, ax=ax)
     theme.show_figure(
         fig,
-        alt=show.alt("Accept length by draft tokens", costs, "num_draft_tokens", "accept_length"),
-        caption="Accept length by draft tokens, the root token included.",
+        alt=show.alt("Accept length by draft tokens", drawn, "num_draft_tokens", "accept_length"),
+        caption=f"Accept length by draft tokens, the root token included.{said}",
         data=costs,
         name="accept_length_by_draft_tokens",
     )
@@ -95,12 +109,13 @@ def accept_length_by_draft_tokens(costs: pd.DataFrame) -> None:
 
 def accept_rate_by_draft_tokens(runs: pd.DataFrame) -> None:
     """Accept rate, ours and as printed, by draft tokens."""
+    drawn, said = _some_groups(runs)
     fig, ax = theme.new_figure()
-    plot.plot_accept_rate_vs_draft_tokens(runs, ax=ax)
+    plot.plot_accept_rate_vs_draft_tokens(drawn, ax=ax)
     theme.show_figure(
         fig,
-        alt=show.alt("Accept rate by draft tokens", runs, "num_draft_tokens", "accept_rate_printed", "accept_rate"),
-        caption="Our accept rate, (accept length - 1) / steps, and the rate as SGLang printed it.",
+        alt=show.alt("Accept rate by draft tokens", drawn, "num_draft_tokens", "accept_rate_printed", "accept_rate"),
+        caption=f"Our accept rate, (accept length - 1) / steps, and the rate as SGLang printed it.{said}",
         data=runs[views.RATE_COLUMNS],
         name="accept_rate_by_draft_tokens",
     )
@@ -108,12 +123,13 @@ def accept_rate_by_draft_tokens(runs: pd.DataFrame) -> None:
 
 def throughput_by_draft_tokens(costs: pd.DataFrame) -> None:
     """Speed by draft tokens beside each run's own baseline."""
+    drawn, said = _some_groups(costs)
     fig, ax = theme.new_figure()
-    plot.plot_throughput_vs_draft_tokens(costs, ax=ax)
+    plot.plot_throughput_vs_draft_tokens(drawn, ax=ax)
     theme.show_figure(
         fig,
-        alt=show.alt("Speed by draft tokens", costs, "num_draft_tokens", "tok_per_s", "base_tok_per_s"),
-        caption="Speed by draft tokens; the lines are the baselines.",
+        alt=show.alt("Speed by draft tokens", drawn, "num_draft_tokens", "tok_per_s", "base_tok_per_s"),
+        caption=f"Speed by draft tokens; the lines are the baselines.{said}",
         data=costs,
         name="throughput_by_draft_tokens",
     )
@@ -124,13 +140,14 @@ def step_time(fit: StepTimeFit) -> None:
     if fit.identified.empty:
         return
     points = fit.points.dropna(subset=["fitted_ms"])
+    drawn, said = _some_groups(points)
     fig, axes = theme.new_figure(2, sharex=True, height=6.0)
-    plot.plot_step_time(points, axes=axes)
+    plot.plot_step_time(drawn, axes=axes)
     theme.show_figure(
         fig,
-        alt=show.alt("Break-even by draft tokens", points, "num_draft_tokens", "break_even", "residual_ms"),
+        alt=show.alt("Break-even by draft tokens", drawn, "num_draft_tokens", "break_even", "residual_ms"),
         caption="Accept length that breaks even, by draft tokens, with the fitted lines; below, the cycle time less "
-        f"the fit. {count(len(points), 'run')}. A number beside a point is the steps of a tree.",
+        f"the fit. {count(len(points), 'run')}. A number beside a point is the steps of a tree.{said}",
         data=points,
         name="step_time",
     )
@@ -139,23 +156,24 @@ def step_time(fit: StepTimeFit) -> None:
 def throughput_by_concurrency(runs: pd.DataFrame) -> None:
     """Speed by requests in flight: of the decode phase where it is known, else end to end."""
     fig, ax = theme.new_figure(height=5.0)
-    plot.plot_throughput_vs_concurrency(runs, ax=ax)
-    drawn = runs.assign(tok_per_s=runs["decode_tok_per_s"].fillna(runs["output_tok_per_s"]))
+    shown, said = _some_groups(runs)
+    plot.plot_throughput_vs_concurrency(shown, ax=ax)
+    drawn = shown.assign(tok_per_s=runs["decode_tok_per_s"].fillna(runs["output_tok_per_s"]))
     theme.show_figure(
         fig,
         alt=show.alt("Speed by concurrency", drawn, "max_concurrency", "tok_per_s"),
         caption="Speed by requests in flight, while all slots are busy where that is known; the "
-        "baseline is what speculation has to beat.",
+        f"baseline is what speculation has to beat.{said}",
         data=runs[views.SPEED_COLUMNS],
         name="throughput_by_concurrency",
     )
 
 
-def survival(requests: pd.DataFrame, runs: pd.DataFrame) -> None:
+def survival(tables: Tables) -> None:
     """Share of verify steps that accept at least so many drafts."""
-    chosen, said = _most_accepting(runs)
-    own = requests[requests["run_id"].isin(chosen["run_id"])]
-    table = answers.real_runs(views.labelled(acceptance.survival_df(own), runs))
+    chosen, said = _most_accepting(tables.runs)
+    own = tables.requests_of(chosen, acceptance.USED)
+    table = answers.real_runs(views.labelled(acceptance.survival_df(own), tables.runs))
     if table.empty:
         show.note("No run of this campaign kept per-request histograms: acceptance by position is not known.")
         return

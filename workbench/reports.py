@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from workbench.analysis.wording import count
@@ -14,6 +14,7 @@ from workbench.campaigns import campaign_folders, campaigns_named
 from workbench.errors import InputError, SpecError
 from workbench.nightly import NOTHING, Since, overview, since_last_good, worse_lines
 from workbench.paths import TUNED, notebooks_dir, recorded_dir, reports_dir, runs_dir, slug
+from workbench.provenance import hash_path
 from workbench.spec import CampaignInfo, Drafter
 from workbench.store import Campaign, read_campaign, read_head
 
@@ -223,14 +224,16 @@ def build(
     for fault in faults:
         say(f"left out: {fault}")
     since = {campaign.path: since_last_good(campaign.path) for campaign in read}
-    pages = _placed(plan(read, wanted, chosen=bool(campaigns)), since)
+    # Of thousands of runs each look takes seconds, and all pages are of what was there when they were planned.
+    hashed = cache(hash_path)
+    pages = _placed(plan(read, wanted, chosen=bool(campaigns)), since, hashed)
     kept = [] if force else [page for page in pages if is_unchanged(page.page, page.made_from)]
     todo = [page for page in pages if page not in kept]
     if pages:
         say(_outlook(todo, len(kept), workers))
     for page in kept:
         say(f"unchanged {page.page.name}")
-    bad = _make(todo, workers, say) if todo else 0
+    bad = _make(todo, workers, say, hashed) if todo else 0
     index = build_index(reports_dir())
     made = _made(pages, kept, bad) if pages or faults else _no_campaign()
     named = {_reference(campaign): since[campaign.path] for campaign in read}
@@ -238,17 +241,20 @@ def build(
     return Outcome(f"{made}. Open:", index, not bad and not faults, lines, worse)
 
 
-def _placed(jobs: Sequence[Job], since: Mapping[Path, Since]) -> list[Planned]:
+def _placed(jobs: Sequence[Job], since: Mapping[Path, Since], hashed: Callable[[Path], str]) -> list[Planned]:
     from workbench.reuse import fingerprints
 
     shown = [since[job.campaigns[0].path] if job.notebook == CAMPAIGN else NOTHING for job in jobs]
     made_from = fingerprints(
         (
-            notebooks_dir() / f"{job.notebook}.ipynb",
-            {**job.parameters, **said.fingerprint},
-            [campaign.path for campaign in job.campaigns],
-        )
-        for job, said in zip(jobs, shown, strict=True)
+            (
+                notebooks_dir() / f"{job.notebook}.ipynb",
+                {**job.parameters, **said.fingerprint},
+                [campaign.path for campaign in job.campaigns],
+            )
+            for job, said in zip(jobs, shown, strict=True)
+        ),
+        hashed,
     )
     # Resolved, because the runs that come back name their outputs so.
     folder = reports_dir().resolve()
@@ -272,7 +278,7 @@ def _outlook(todo: Sequence[Planned], kept: int, workers: int) -> str:
     return f"{count(len(todo), 'page')} to build{at_a_time}, {takes}; {unchanged}"
 
 
-def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> int:
+def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None], hashed: Callable[[Path], str]) -> int:
     """Build the pages, a line each as they are done; how many of them are not whole."""
     from workbench.notebook import NotebookJob, run_notebooks
     from workbench.report import render_page
@@ -297,6 +303,7 @@ def _make(todo: Sequence[Planned], workers: int, say: Callable[[str], None]) -> 
             made_from=page.made_from,
             inputs=[campaign.path for campaign in page.job.campaigns],
             command=page.job.command,
+            hashed=hashed,
             since=page.since.changes,
             attempts=page.since.attempts,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,13 +18,14 @@ _PACKAGE = Path(__file__).parent
 _UNKNOWN = "not known"
 
 
-def fingerprints(pages: Iterable[tuple[Path, Mapping[str, object], Sequence[Path]]]) -> list[str | None]:
+def fingerprints(
+    pages: Iterable[tuple[Path, Mapping[str, object], Sequence[Path]]], hashed: Callable[[Path], str]
+) -> list[str | None]:
     """A fingerprint for each (notebook, parameters, input folders): equal ones give the same page.
 
     They cover the contents of the notebook, of the inputs, of the reference points and of this package, and the
     versions of Python and of the libraries. ``None`` where something cannot be read.
     """
-    hashed = functools.cache(hash_path)
     common = [_package_hash(), hashed(reference_points_csv()), *(f"{name} {text}" for name, text in versions().items())]
     return [
         _fingerprint([json.dumps(dict(parameters), sort_keys=True), *map(hashed, [notebook, *inputs]), *common])

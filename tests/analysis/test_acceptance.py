@@ -162,3 +162,12 @@ def test_no_requests_give_an_empty_table_with_its_columns(make) -> None:
 
 def test_no_runs_give_an_empty_table_of_sources() -> None:
     assert list(sources_df(runs()).columns) == list(sources_df(runs(speculative())).columns)
+
+
+def test_an_interval_does_not_depend_on_the_other_runs() -> None:
+    own = [{"prompt_index": index, "steps_histogram": [index + 1, 3 * index, 7]} for index in range(9)]
+    others = [row | {"run_id": "another"} for row in reversed(own)]
+    alone = accept_length_df(requests(*own))[["low", "high"]].iloc[0]
+    beside = accept_length_df(requests(*others, *own))
+    assert (beside.loc[1, ["low", "high"]] == alone).all()
+    assert (beside.loc[0, ["low", "high"]] == alone).all()

@@ -26,6 +26,8 @@ from workbench.analysis.frames import (
 )
 
 BY = ("campaign", "run_id")
+USED = (*BY, "prompt_set", "prompt_index", "ok", "completion_tokens", "spec_verify_ct", "steps_histogram")
+"""The columns of the requests that are used here."""
 FLAG_ABOVE = 0.03  # sources of one run's accept length that differ by more are flagged
 _SOURCES = ("accept_length_requests", "accept_length_log", "accept_length_counters")
 
@@ -234,11 +236,15 @@ def _padded(histograms: Sequence[object]) -> tuple[Floats, npt.NDArray[np.bool_]
 
 
 def _prompts(requests: pd.DataFrame) -> npt.NDArray[np.intp]:
-    """Number of each request's prompt; a request whose prompt is not known stands for itself."""
-    index = (
-        requests["prompt_index"].astype("Float64").fillna(pd.Series(-1.0 - np.arange(len(requests)), requests.index))
-    )
-    return group_ids(requests.assign(prompt_index=index), ["prompt_set", "prompt_index"])[0]
+    """Number of each request's prompt; a request whose prompt is not known stands for itself.
+
+    Numbered in the order of set and index, so that the resamples of a run do not depend on the other runs beside it.
+    """
+    index = requests["prompt_index"].to_numpy(dtype=np.float64, na_value=np.nan)
+    index = np.where(np.isnan(index), -1.0 - np.arange(len(index)), index)
+    prompts, place = np.unique(index, return_inverse=True)
+    sets, _ = pd.factorize(requests["prompt_set"], sort=True)
+    return np.asarray(sets * len(prompts) + place, dtype=np.intp)
 
 
 def _ratio_interval(

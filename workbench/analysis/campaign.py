@@ -12,6 +12,7 @@ from workbench.analysis.diagnosis import Diagnosis, Finding
 from workbench.analysis.diagnosis.of_campaigns import judged_logs
 from workbench.analysis.frames import most, records
 from workbench.analysis.interference import interference_words
+from workbench.analysis.of_tables import drift, losslessness
 from workbench.analysis.prefills import prefills_of_runs_df, prefills_words
 from workbench.analysis.repetition import Varied
 from workbench.analysis.scaling import (
@@ -22,7 +23,7 @@ from workbench.analysis.scaling import (
     scaling_groups,
     scaling_points_df,
 )
-from workbench.analysis.scaling.points import differing
+from workbench.analysis.scaling.points import USED, differing, drafted_runs
 from workbench.analysis.sound import (
     certain_faults,
     flagged_servers,
@@ -30,7 +31,7 @@ from workbench.analysis.sound import (
     without_servers,
     wrong_flags,
 )
-from workbench.analysis.speedup import drift_df, losslessness_df, same_points_df
+from workbench.analysis.speedup import same_points_df
 from workbench.analysis.step_time import step_time_by_length_df, step_time_fit
 from workbench.analysis.wording import count, few, span, times
 from workbench.table import Tables
@@ -120,7 +121,7 @@ def campaign_answer(
         without_servers(sound_rows(table, tables, flagged), tables.runs, controls) for table in (costs, speedups)
     )
     missing = answers.never_measured(costs)
-    drift = drift_df(tables.runs, tables.requests)
+    drifting = drift(tables)
     points = keep(
         *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
@@ -133,11 +134,11 @@ def campaign_answer(
         answers.one_against_one(tables.runs, costs),
         prefills_words(prefills_of_runs_df(tables, costs)),
         answers.queued(tables.runs),
-        *answers.lossless(losslessness_df(tables.requests, tables.runs)),
+        *answers.lossless(losslessness(tables)),
         *_lone_sizes(tables),
         answers.offline_agrees(tables.runs, tables.offline),
-        answers.drift(drift),
-        answers.timing_noise(speedups, tables.runs, drift),
+        answers.drift(drifting),
+        answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),
@@ -217,12 +218,13 @@ def scaling_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.Data
     Break-even is the one that all numbers of steps share, else the middle of the group's own runs; its ends are the
     interval.
     """
-    points = scaling_points_df(tables.runs, tables.requests)
+    requests = tables.requests_of(drafted_runs(tables.runs), USED)
+    points = scaling_points_df(tables.runs, requests)
     shared = answers.shared_level(costs)
     fitted: dict[str, tuple[pd.DataFrame, ScalingFit]] = {}
     for name, group in scaling_groups(points):
         level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(group, costs)
-        fitted[name] = group, fit_scaling(group, tables.requests, break_even=level, break_even_interval=ends)
+        fitted[name] = group, fit_scaling(group, requests, break_even=level, break_even_interval=ends)
     return fitted
 
 
@@ -313,7 +315,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     costs, speedups = (
         without_servers(sound_rows(table, tables, flagged), tables.runs, controls) for table in (costs, speedups)
     )
-    drift = drift_df(tables.runs, tables.requests)
+    drifting = drift(tables)
     points = keep(
         _does_not_count(flagged),
         answers.by_concurrency(speedups),
@@ -324,10 +326,10 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.one_against_one(tables.runs, costs),
         prefills_words(prefills_of_runs_df(tables, costs)),
         answers.queued(tables.runs),
-        *answers.lossless(losslessness_df(tables.requests, tables.runs)),
+        *answers.lossless(losslessness(tables)),
         answers.energy(tables.runs, speedups),
-        answers.drift(drift),
-        answers.timing_noise(speedups, tables.runs, drift),
+        answers.drift(drifting),
+        answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
         answers.on_cpu(tables.runs),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Row, group_ids, number, records, typed
+from workbench.analysis.frames import Row, group_ids, number, positions, records, typed
 from workbench.analysis.pairing import Pair, has_finished, pairs
 
 MIN_FIT_POINTS = 3  # two step counts always fit a line
@@ -110,10 +110,10 @@ def cost_fit_df(costs: pd.DataFrame) -> pd.DataFrame:
     """
     columns = {**{name: str(costs[name].dtype) for name in _FIT_GROUP}, **_FIT}
     usable = costs.dropna(subset=["num_steps", "break_even"])
-    ids, _ = group_ids(usable, _FIT_GROUP)
+    ids, keys = group_ids(usable, _FIT_GROUP)
     rows: list[Row] = []
-    for group in range(int(ids.max(initial=-1)) + 1):
-        same = usable[ids == group]
+    for places in positions(ids, len(keys)):
+        same = usable.iloc[places]
         if same["num_steps"].nunique() >= MIN_FIT_POINTS:
             rows.extend(_fit(same))
     return typed(rows, columns)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pandas as pd
 
-from workbench.analysis.acceptance import accept_length_df
+from workbench.analysis.acceptance import USED, accept_length_df
 from workbench.analysis.frames import Row, number, records
 from workbench.analysis.pairing import NOT_DECIDABLE
+from workbench.analysis.remembered import remembered_together
 from workbench.analysis.scaling import ScalingFit
 from workbench.analysis.wording import count, few
+from workbench.table import Tables
 
 MOST_FIGURES = 2_000
 _BOOTSTRAP = "95 % bootstrap over prompts"
@@ -29,8 +32,23 @@ class KeyFigures:
     left_out: int = 0
 
 
+Ends = Mapping[tuple[object, object], Row]
+"""Interval of the accept length by campaign and run_id: ``low`` and ``high``."""
+
+
 def of_runs(runs: pd.DataFrame, requests: pd.DataFrame, costs: pd.DataFrame, speedups: pd.DataFrame) -> KeyFigures:
     """Speed and accept length of each run, speedup and break-even of those with a drafter."""
+    return _of_runs(runs, costs, speedups, lambda wanted: _intervals(requests))
+
+
+def of_tables(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> KeyFigures:
+    """The same; the intervals of runs whose requests are as they were are remembered."""
+    return _of_runs(tables.runs, costs, speedups, lambda wanted: _known_intervals(tables, wanted))
+
+
+def _of_runs(
+    runs: pd.DataFrame, costs: pd.DataFrame, speedups: pd.DataFrame, intervals: Callable[[pd.DataFrame], Ends]
+) -> KeyFigures:
     held = [
         *_plain(runs, "accept_length", "tokens/step"),
         *_plain(runs, "decode_tok_per_s", "tok/s"),
@@ -38,9 +56,14 @@ def of_runs(runs: pd.DataFrame, requests: pd.DataFrame, costs: pd.DataFrame, spe
         *_gains(speedups),
         *_break_evens(costs),
     ]
-    figures = _with_intervals(held, requests)
+    figures = held[:MOST_FIGURES]
+    counted = {(figure.get("campaign"), figure.get("run")) for figure in figures if _is_counted(figure)}
+    wanted = [key in counted for key in zip(runs["campaign"], runs["run_id"], strict=True)]
+    ends = intervals(runs.loc[wanted, ["campaign", "run_id"]])
     return KeyFigures(
-        tuple(figures[:MOST_FIGURES]), tuple(_doubts(runs, speedups)), max(len(figures) - MOST_FIGURES, 0)
+        tuple(figure | _ends_of(figure, ends) for figure in figures),
+        tuple(_doubts(runs, speedups)),
+        max(len(held) - MOST_FIGURES, 0),
     )
 
 
@@ -107,16 +130,34 @@ def _break_evens(costs: pd.DataFrame) -> Iterator[Row]:
         )
 
 
-def _with_intervals(figures: Sequence[Row], requests: pd.DataFrame) -> list[Row]:
+def _is_counted(figure: Row) -> bool:
     """Accept lengths that come from requests get the interval over prompts."""
+    return bool(figure["name"] == "accept_length" and figure.get("source") == "requests")
+
+
+def _intervals(requests: pd.DataFrame) -> Ends:
     lengths = accept_length_df(requests) if len(requests) else pd.DataFrame()
-    ends = {(row["campaign"], row["run_id"]): row for row in records(lengths)}
-    return [figure | _ends_of(figure, ends) for figure in figures]
+    return {(row["campaign"], row["run_id"]): {"low": row["low"], "high": row["high"]} for row in records(lengths)}
 
 
-def _ends_of(figure: Row, ends: Mapping[tuple[object, object], Row]) -> Row:
+def _known_intervals(tables: Tables, wanted: pd.DataFrame) -> Ends:
+    ends: dict[tuple[object, object], Row] = {}
+    for campaign, own in wanted.groupby("campaign", sort=False):
+        names = own["run_id"].tolist()
+
+        def work_out(places: Sequence[int], own: pd.DataFrame = own, names: Sequence[str] = names) -> list[object]:
+            found = _intervals(tables.requests_of(own.iloc[list(places)], USED))
+            return [found.get((own["campaign"].iloc[0], names[place])) for place in places]
+
+        keys = [tables.requests_made_from(str(campaign), name) for name in names]
+        values = remembered_together("accept-lengths", str(campaign), keys, work_out)
+        ends |= {(campaign, name): cast(Row, value) for name, value in zip(names, values, strict=True) if value}
+    return ends
+
+
+def _ends_of(figure: Row, ends: Ends) -> Row:
     found = ends.get((figure.get("campaign"), figure.get("run")))
-    if figure["name"] != "accept_length" or figure.get("source") != "requests" or not found or found["low"] is None:
+    if not _is_counted(figure) or not found or found["low"] is None:
         return {}
     return {"low": found["low"], "high": found["high"], "interval": _BOOTSTRAP}
 

@@ -8,7 +8,7 @@ more differences than that, mostly early ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -46,6 +46,8 @@ _LOSSLESS = {
     "verdict": "str",
     "reason": "str",
 }
+USED = ("campaign", "run_id", "ok", "prompt_index", "repeat", "output_ids", "text_hash")
+"""The columns of the requests that are used here."""
 _COPIED = ("campaign", "run_id", "label", "prompt_set", "max_concurrency", "dtype")
 
 
@@ -82,10 +84,30 @@ def losslessness_df(requests: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         one of the sentences of this module, ``reason`` says why there is none or no control.
     """
     judged = [pair for pair in pairs(runs) if pair.baselines]
+    return as_losslessness(lossless_rows(judged, requests))
+
+
+def as_losslessness(rows: Iterable[Row]) -> pd.DataFrame:
+    """The table of `losslessness_df` from the rows of pairs."""
+    return typed(rows, _LOSSLESS)
+
+
+def lossless_rows(judged: Sequence[Pair], requests: pd.DataFrame) -> list[Row]:
+    """A row for each pair that has a baseline."""
+    answers = _answers(requests, compared_runs(judged))
+    return [_lossless(pair, answers) for pair in judged]
+
+
+def told_apart(pair: Pair) -> tuple[object, ...]:
+    """What a pair's row depends on besides the answers."""
+    names = (*_COPIED, "temperature", "simulated_accept_length", "origin")
+    return (*(pair.run[name] for name in names), *(base["run_id"] for base in pair.baselines))
+
+
+def compared_runs(judged: Sequence[Pair]) -> set[tuple[str, str]]:
+    """The runs whose answers are compared, as (campaign, run_id)."""
     told = [pair for pair in judged if _incomparable(pair.run, speculative=True, plain=True) is None]
-    compared = {(run["campaign"], run["run_id"]) for pair in told for run in (pair.run, *pair.baselines)}
-    answers = _answers(requests, compared)
-    return typed((_lossless(pair, answers) for pair in judged), _LOSSLESS)
+    return {(run["campaign"], run["run_id"]) for pair in told for run in (pair.run, *pair.baselines)}
 
 
 def _answers(requests: pd.DataFrame, compared: Set[tuple[str, str]]) -> dict[tuple[str, str], list[_Pass]]:

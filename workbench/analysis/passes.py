@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,8 @@ _DRIFT = {
     "relative": "float64",
 }
 _TIMED = ("prompt_index", "repeat", "completion_tokens", "latency_s", "ttft_s")
+USED = ("campaign", "run_id", "ok", *_TIMED)
+"""The columns of the requests that are used here."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,16 @@ def timings_by_run(requests: pd.DataFrame) -> dict[tuple[str, str], Timings]:
     return found
 
 
+def _timed_alone(runs: pd.DataFrame) -> pd.DataFrame:
+    if runs[["decode_tok_per_s", "output_tok_per_s"]].isna().all(axis=1).any():
+        return runs
+    return runs[(runs["max_concurrency"].isna() | (runs["max_concurrency"] == 1)).to_numpy(dtype=bool)]
+
+
 def timings_alone(runs: pd.DataFrame, requests: pd.DataFrame) -> dict[tuple[str, str], Timings]:
     """Timings of the runs with one request at a time, which alone are judged by them; of all where one has no speed."""
-    speeds = runs[["decode_tok_per_s", "output_tok_per_s"]]
-    if speeds.isna().all(axis=1).any():
-        return timings_by_run(requests)
-    alone = runs.loc[(runs["max_concurrency"].isna() | (runs["max_concurrency"] == 1)).to_numpy(dtype=bool), "run_id"]
-    return timings_by_run(requests[requests["run_id"].isin(alone)])
+    alone = _timed_alone(runs)
+    return timings_by_run(requests if alone is runs else requests[requests["run_id"].isin(alone["run_id"])])
 
 
 def common_basis(timings: Iterable[Timings]) -> str:
@@ -180,13 +185,21 @@ def arm_of(timings: Sequence[Timings], basis: str) -> Arm | None:
 
 def pass_spread(arms: Iterable[Arm]) -> PassSpread:
     """How far passes of one arm lie apart, over the prompts that all of its passes have."""
-    squares, degrees = 0.0, 0
-    for arm in arms:
-        logs = _comparable_logs(arm)
-        if len(logs) > 1:
-            squares += float(((logs - logs.mean()) ** 2).sum())
-            degrees += len(logs) - 1
-    return PassSpread(float(np.sqrt(squares / degrees)) if degrees else float("nan"), degrees)
+    return pooled_spread(map(squares_of, arms))
+
+
+def squares_of(arm: Arm) -> tuple[float, int]:
+    """What an arm adds to the spread: squared deviations of its passes, and degrees of freedom."""
+    logs = _comparable_logs(arm)
+    return (float(((logs - logs.mean()) ** 2).sum()), len(logs) - 1) if len(logs) > 1 else (0.0, 0)
+
+
+def pooled_spread(squares: Iterable[tuple[float, int]]) -> PassSpread:
+    """The spread of arms of which each adds `squares_of` it."""
+    total, degrees = 0.0, 0
+    for added, own in squares:
+        total, degrees = total + added, degrees + own
+    return PassSpread(float(np.sqrt(total / degrees)) if degrees else float("nan"), degrees)
 
 
 def largest_difference(arm: Arm) -> float:
@@ -202,16 +215,22 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     missing. ``relative`` is missing where passes of one load have different bases. A speed that is not above 0 is none.
     """
     timings = timings_alone(runs, requests)
+    return drift_of(runs, lambda run: passes_of(run, timings))
+
+
+def drift_of(runs: pd.DataFrame, passes_of_run: Callable[[Row], list[Row]]) -> pd.DataFrame:
+    """The table of `drift_df` from the passes of each baseline."""
     rows: list[Row] = []
     for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
-        passes = [row for run in in_time(same) for row in _passes(run, timings)]
+        passes = [run | row for run in in_time(same) for row in passes_of_run(run)]
         comparable = len({row["basis"] for row in passes}) == 1
         for row in passes:
             rows.append({**row, "relative": row["tok_per_s"] / passes[0]["tok_per_s"] if comparable else None})
     return typed(rows, _DRIFT)
 
 
-def _passes(run: Row, timings: Mapping[tuple[str, str], Timings]) -> list[Row]:
+def passes_of(run: Row, timings: Mapping[tuple[str, str], Timings]) -> list[Row]:
+    """The passes of a baseline: ``repeat``, ``basis`` and ``tok_per_s`` of each."""
     timing = timings.get((run["campaign"], run["run_id"]))
     if timing is not None and number(run["max_concurrency"]) == 1:
         basis = common_basis([timing])
@@ -219,10 +238,10 @@ def _passes(run: Row, timings: Mapping[tuple[str, str], Timings]) -> list[Row]:
         arm = arm.on(arm.prompts) if arm is not None else None
         if arm is not None:
             speeds = zip(arm.passes, arm.speeds, strict=True)
-            return [{**run, "repeat": repeat, "basis": basis, "tok_per_s": speed} for (_, repeat), speed in speeds]
+            return [{"repeat": repeat, "basis": basis, "tok_per_s": speed} for (_, repeat), speed in speeds]
     for basis in ("decode", "output"):
         if (speed := speed_of(run[f"{basis}_tok_per_s"])) is not None:
-            return [{**run, "repeat": None, "basis": basis, "tok_per_s": speed}]
+            return [{"repeat": None, "basis": basis, "tok_per_s": speed}]
     return []
 
 

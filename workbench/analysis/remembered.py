@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -34,21 +34,33 @@ def remembered(what: str, campaign: str, parts: Iterable[Part]) -> list[Json]:
         Names the kind of value; parts of one kind and campaign are kept together, those that are not asked for go.
     """
     held = list(parts)
-    path = _path(what, campaign) if any(key is not None for key, _ in held) else None
-    known = _read(path) if path is not None else {}
-    values: list[Json] = []
-    kept: dict[str, Json] = {}
-    worked = 0
-    for key, work_out in held:
-        values.append(known[key] if key is not None and key in known else work_out())
-        if key is None:
-            continue
-        worked += key not in known
-        kept[key] = values[-1]
-        if worked == _SAVE_EVERY and path is not None:
-            _write(path, known | kept)
-            worked, known = 0, known | kept
-    if path is not None and (worked or known.keys() != kept.keys()):
+    return remembered_together(
+        what, campaign, [key for key, _ in held], lambda places: [held[place][1]() for place in places]
+    )
+
+
+def remembered_together(
+    what: str, campaign: str, keys: Sequence[str | None], work_out: Callable[[Sequence[int]], Sequence[Json]]
+) -> list[Json]:
+    """The same for parts that are worked out together: ``work_out`` gives the values of those at some places.
+
+    A value must not depend on the parts that it is worked out with.
+    """
+    path = _path(what, campaign) if any(key is not None for key in keys) else None
+    before = _read(path) if path is not None else {}
+    known = dict(before)
+    values: list[Json] = [None if key is None else known.get(key) for key in keys]
+    missing = [place for place, key in enumerate(keys) if key is None or key not in known]
+    for begin in range(0, len(missing), _SAVE_EVERY):
+        places = missing[begin : begin + _SAVE_EVERY]
+        for place, value in zip(places, work_out(places), strict=True):
+            values[place] = value
+            if (key := keys[place]) is not None:
+                known[key] = value
+        if path is not None and begin + _SAVE_EVERY < len(missing):
+            _write(path, known)
+    kept = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
+    if path is not None and before.keys() != kept.keys():
         _write(path, kept)
     return values
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from workbench.analysis.scaling.points import USED as _USED
 from workbench.table import Tables
 
 REPETITIVE = 0.5
@@ -38,7 +39,7 @@ def without_repetitive(tables: Tables) -> Varied | None:
 
     Whole prompts go, not single answers, so that all drafters are still compared on the same ones.
     """
-    requests = tables.requests
+    requests = tables.requests_of(tables.runs, [*_USED, "output_ids"], having="output_ids")
     ids = requests["output_ids"]
     told = ids.notna() & requests["prompt_index"].notna() & requests["ok"].fillna(False).astype(bool)
     if not told.any():
@@ -55,7 +56,7 @@ def without_repetitive(tables: Tables) -> Varied | None:
     left = set(zip(kept["campaign"], kept["run_id"], strict=True))
     stays = np.array([key in left for key in zip(tables.runs["campaign"], tables.runs["run_id"], strict=True)], bool)
     return Varied(
-        replace(tables, runs=tables.runs[stays], requests=kept),
+        tables.but(runs=tables.runs[stays], requests=kept),
         dropped=int(prompts["dropped"].sum()),
         known=len(prompts),
     )

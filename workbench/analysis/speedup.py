@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,7 @@ __all__ = [
     "speedup_df",
 ]
 
+NOT_REPEATED = PassSpread(float("nan"), 0)
 _ONE_ARM = ("campaign", "arm", "baseline_group", "prompt_set", "ignore_eos", "temperature", "max_new_tokens")
 _SPEEDUP = {
     "campaign": "str",
@@ -73,28 +74,41 @@ def speedup_df(runs: pd.DataFrame, requests: pd.DataFrame, n_boot: int = 2000, s
     Speeds above concurrency 1 are those of ``runs``, which costs are made from too. ``busy_s`` is how long all slots
     were busy in the median pass, of the arm where that is shorter; missing where passes were not timed.
     """
-    study = _Study(timings_alone(runs, requests), n_boot, seed)
-    spreads = _spreads(runs, study)
-    rows: list[Row] = []
-    for pair in pairs(runs):
-        row = {name: pair.run[name] for name in _SPEEDUP if name in pair.run}
-        row |= {"baseline_run_id": pair.baseline_run_id, "basis": pair.basis}
-        row["tok_per_s"] = pair.speed.value if pair.speed else None
-        timed = _busy(pair)
-        row["busy_s"] = busy_seconds(*timed) if timed else None
-        rows.append(row | _judged(pair, study, spreads.get(pair.run["campaign"], PassSpread(float("nan"), 0))))
-    return typed(rows, _SPEEDUP)
+    study = Study(timings_alone(runs, requests), n_boot, seed)
+    spreads = {campaign: pass_spread(arms) for campaign, arms in _arms_alone(runs, study).items()}
+    return as_speedups(
+        (pair, judged(pair, study, spreads.get(pair.run["campaign"], NOT_REPEATED))) for pair in pairs(runs)
+    )
+
+
+def as_speedups(judgements: Iterable[tuple[Pair, Row]]) -> pd.DataFrame:
+    """The table of `speedup_df` from what `judged` says of each pair."""
+    return typed((_described(pair) | said for pair, said in judgements), _SPEEDUP)
+
+
+def _described(pair: Pair) -> Row:
+    row = {name: pair.run[name] for name in _SPEEDUP if name in pair.run}
+    row |= {"baseline_run_id": pair.baseline_run_id, "basis": pair.basis}
+    row["tok_per_s"] = pair.speed.value if pair.speed else None
+    timed = _busy(pair)
+    return row | {"busy_s": busy_seconds(*timed) if timed else None}
 
 
 @dataclass(frozen=True, slots=True)
-class _Study:
+class Study:
+    """The timings that pairs are judged by, and how often they are resampled."""
+
     timings: Mapping[tuple[str, str], Timings]
-    n_boot: int
-    seed: int
+    n_boot: int = 2000
+    seed: int = 0
 
     def of(self, *runs: Row) -> list[Timings]:
         names = ((run["campaign"], run["run_id"]) for run in runs)
         return [self.timings[name] for name in names if name in self.timings]
+
+    def arm(self, members: Sequence[Row]) -> Arm | None:
+        timings = self.of(*members)
+        return arm_of(timings, common_basis(timings))
 
     def arms(self, pair: Pair) -> tuple[Arm, Arm, str] | None:
         """Both arms over the prompts that they share, and the basis of both speeds."""
@@ -108,18 +122,21 @@ class _Study:
         return None if spec is None or base is None else (spec, base, basis)
 
 
-def _spreads(runs: pd.DataFrame, study: _Study) -> dict[str, PassSpread]:
-    """Spread between passes of each campaign, from every arm at concurrency 1 that was measured more than once."""
-    single = [run for run in records(runs) if run["max_concurrency"] == 1]
+def arms_alone(runs: pd.DataFrame) -> list[list[Row]]:
+    """The runs of each arm at concurrency 1."""
+    single = records(runs[(runs["max_concurrency"] == 1).fillna(False).to_numpy(dtype=bool)])
     for run in single:
         run["arm"] = run["run_id"] if run["role"] == "speculative" else None
+    return list(grouped(single, _ONE_ARM).values())
+
+
+def _arms_alone(runs: pd.DataFrame, study: Study) -> dict[str, list[Arm]]:
+    """Every arm at concurrency 1, by campaign: those that were measured more than once tell the spread of passes."""
     arms: dict[str, list[Arm]] = {}
-    for members in grouped(single, _ONE_ARM).values():
-        timings = study.of(*members)
-        passes = arm_of(timings, common_basis(timings))
-        if passes is not None:
-            arms.setdefault(members[0]["campaign"], []).append(passes)
-    return {campaign: pass_spread(held) for campaign, held in arms.items()}
+    for members in arms_alone(runs):
+        if (arm := study.arm(members)) is not None:
+            arms.setdefault(members[0]["campaign"], []).append(arm)
+    return arms
 
 
 def _busy(pair: Pair) -> tuple[BusyPasses, BusyPasses] | None:
@@ -128,10 +145,15 @@ def _busy(pair: Pair) -> tuple[BusyPasses, BusyPasses] | None:
     return None if spec is None or base is None else (spec, base)
 
 
-def _judged(pair: Pair, study: _Study, spread: PassSpread) -> Row:
+def by_requests(pair: Pair) -> bool:
+    """Whether a pair is judged by its requests, where they are known."""
+    return (number(pair.run["max_concurrency"]) or 1.0) == 1 or pair.speed is None
+
+
+def judged(pair: Pair, study: Study, spread: PassSpread) -> Row:
     """The best that the data allow: prompts, else passes, else single figures, else what is missing."""
     in_flight = number(pair.run["max_concurrency"]) or 1.0
-    if in_flight == 1 or pair.speed is None:
+    if by_requests(pair):
         found = study.arms(pair) if pair.baselines else None
         if found is not None and in_flight == 1:
             return {"basis": found[2]} | by_prompts(*found[:2], spread, study.n_boot, study.seed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, group_ids, records, typed
+from workbench.analysis.frames import Floats, Row, group_ids, positions, records, typed
 
 INDEPENDENT = 0.05  # cycle times that lie this near each other are one, whatever was accepted
 
@@ -47,6 +47,7 @@ _POINT = {
     **dict.fromkeys(("t_cycle_ms", "t_base_ms", "break_even", "fitted_ms", "residual_ms"), "float64"),
     "fitted_break_even": "float64",
 }
+_MEASURED = ("run_id", "label", "origin", *_SHAPE, "t_cycle_ms", "t_base_ms", "break_even")
 _BY_LENGTH = {
     **dict.fromkeys(_SHAPE, "Int64"),
     "num_lengths": "Int64",
@@ -94,16 +95,20 @@ def step_time_fit(costs: pd.DataFrame) -> StepTimeFit:
     A group needs one more shape than the form has parameters. Chains alone cannot tell a step from its draft token;
     then the two are fitted as one (`CHAINS`).
     """
-    usable = costs.dropna(subset=["num_steps", "num_draft_tokens", "t_cycle_ms"])
+    usable = costs.dropna(subset=["num_steps", "num_draft_tokens", "t_cycle_ms"])[[*GROUP, *_MEASURED]]
     ids, keys = group_ids(usable, GROUP)
     types = {name: str(costs[name].dtype) for name in GROUP}
     fits: list[Row] = []
     points: list[Row] = []
-    for number, key in enumerate(records(keys)):
-        same = usable[ids == number]
-        fit, fitted = _fit(same)
-        fits.append(key | fit)
-        points += [_point(row, value) for row, value in zip(records(same), fitted, strict=True)]
+    runs = records(usable)
+    columns = {
+        name: usable[name].to_numpy(dtype=np.float64) for name in ("num_steps", "num_draft_tokens", "t_cycle_ms")
+    }
+    simulated = (usable["origin"] == "simulated").to_numpy(dtype=bool)
+    for places, key in zip(positions(ids, len(keys)), records(keys), strict=True):
+        fit, fitted = _fit({name: values[places] for name, values in columns.items()})
+        fits.append(key | fit | {"num_simulated": int(simulated[places].sum())})
+        points += [_point(runs[place], value) for place, value in zip(places, fitted, strict=True)]
     return StepTimeFit(typed(fits, types | _FIT), typed(points, types | _POINT))
 
 
@@ -117,59 +122,54 @@ def _point(row: Row, fitted: float) -> Row:
     }
 
 
-def _fit(same: pd.DataFrame) -> tuple[Row, Floats]:
+def _fit(same: Mapping[str, Floats]) -> tuple[Row, Floats]:
     """Parameters of one group, and the fitted time of each of its runs."""
-    shapes = same[["num_steps", "num_draft_tokens"]].drop_duplicates().astype("float64")
+    measured = same["t_cycle_ms"]
+    shapes = np.unique(np.stack([same["num_steps"], same["num_draft_tokens"]], axis=1), axis=0)
     form = _form(shapes)
-    counts: Row = {
-        "form": form,
-        "num_points": len(same),
-        "num_shapes": len(shapes),
-        "num_simulated": int((same["origin"] == "simulated").sum()),
-    }
+    counts: Row = {"form": form, "num_points": len(measured), "num_shapes": len(shapes)}
     needed = len(_TERMS[form]) + 1
     if len(shapes) < needed:
         told = "1 shape was" if len(shapes) == 1 else f"{len(shapes)} shapes were"
         reason = f"not identified: {told} measured, {form} needs {needed}"
-        return counts | {"identified": False, "reason": reason}, np.full(len(same), np.nan)
+        return counts | {"identified": False, "reason": reason}, np.full(len(measured), np.nan)
     terms = _TERMS[form]
     matrix = np.column_stack([_term(same, name) for name in terms])
-    measured = same["t_cycle_ms"].to_numpy(dtype=np.float64)
     values, margins, fitted, deviation = _least_squares(matrix, measured)
     if (margins * np.ptp(matrix, axis=0)).max() > measured.mean():
         reason = "not identified: an interval is wider than the cycle itself over the shapes measured; measure more"
-        return counts | {"identified": False, "reason": reason}, np.full(len(same), np.nan)
+        return counts | {"identified": False, "reason": reason}, np.full(len(measured), np.nan)
     parameters: Row = {}
     for name, value, margin in zip(terms, values, margins, strict=True):
         parameters |= {name: value, f"{name}_low": value - margin, f"{name}_high": value + margin}
     return counts | parameters | {"residual_ms": deviation, "identified": True}, fitted
 
 
-def _form(shapes: pd.DataFrame) -> str:
-    """What these shapes can tell apart."""
-    steps, tokens = shapes["num_steps"], shapes["num_draft_tokens"]
+def _form(shapes: Floats) -> str:
+    """What these shapes, rows of steps and draft tokens, can tell apart."""
+    steps, tokens = shapes.T
     if np.linalg.matrix_rank(np.column_stack([np.ones(len(shapes)), steps, tokens])) == len(_PARAMETERS):
         return FULL
     if (tokens == steps + 1).all():
         return CHAINS
-    return TOKENS if len(steps.unique()) == 1 else STEPS
+    return TOKENS if len(np.unique(steps)) == 1 else STEPS
 
 
-def _term(same: pd.DataFrame, name: str) -> Floats:
+def _term(same: Mapping[str, Floats], name: str) -> Floats:
     column = _COLUMNS[name]
-    return np.ones(len(same)) if column is None else same[column].to_numpy(dtype=np.float64)
+    return np.ones(len(same["t_cycle_ms"])) if column is None else same[column]
 
 
 def _least_squares(matrix: Floats, measured: Floats) -> tuple[Floats, Floats, Floats, float]:
     """Parameters, half widths of their 95 % intervals, fitted values, and the standard deviation of the residuals."""
-    from scipy.stats import t as t_distribution  # most pages need no quantile, and scipy takes long to import
+    from scipy.special import stdtrit  # most pages need no quantile, and scipy takes long to import
 
     values = np.asarray(np.linalg.lstsq(matrix, measured, rcond=None)[0], dtype=np.float64)
     fitted = matrix @ values
     degrees = len(measured) - matrix.shape[1]
     variance = float(((measured - fitted) ** 2).sum() / degrees)
     errors = np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix)).clip(min=0) * variance)
-    margins = np.asarray(float(t_distribution.ppf(0.975, degrees)) * errors, dtype=np.float64)
+    margins = np.asarray(float(stdtrit(degrees, 0.975)) * errors, dtype=np.float64)
     return values, margins, np.asarray(fitted, dtype=np.float64), float(np.sqrt(variance))
 
 
@@ -181,29 +181,29 @@ def step_time_by_length_df(costs: pd.DataFrame) -> pd.DataFrame:
     """
     forced = costs[(costs["origin"] == "simulated") & costs["simulated_accept_length"].notna()]
     forced = forced.dropna(subset=["t_cycle_ms", "num_steps", "num_draft_tokens"])
+    forced = forced[[*GROUP, *_SHAPE, "simulated_accept_length", "t_cycle_ms"]]
     ids, groups = group_ids(forced, (*GROUP, *_SHAPE))
     rows = []
-    for number, key in enumerate(records(groups)):
-        same = forced[ids == number]
-        if len(same["simulated_accept_length"].unique()) > 1:
-            rows.append(key | _by_length(same))
+    columns = [forced[name].to_numpy(dtype=np.float64) for name in ("simulated_accept_length", "t_cycle_ms")]
+    for places, key in zip(positions(ids, len(groups)), records(groups), strict=True):
+        lengths, cycles = (values[places] for values in columns)
+        if len(np.unique(lengths)) > 1:
+            rows.append(key | _by_length(lengths, cycles))
     return typed(rows, {name: str(costs[name].dtype) for name in GROUP} | _BY_LENGTH)
 
 
-def _by_length(same: pd.DataFrame) -> Row:
-    lengths = same["simulated_accept_length"].to_numpy(dtype=np.float64)
-    cycles = same["t_cycle_ms"].to_numpy(dtype=np.float64)
-    means = same.groupby("simulated_accept_length")["t_cycle_ms"].mean()
+def _by_length(lengths: Floats, cycles: Floats) -> Row:
+    means = np.array([cycles[lengths == length].mean() for length in np.unique(lengths)])
     row: Row = {
         "num_lengths": len(means),
-        "num_points": len(same),
+        "num_points": len(lengths),
         "length_low": lengths.min(),
         "length_high": lengths.max(),
         "t_cycle_ms": cycles.mean(),
         "spread": float(means.max() / means.min() - 1),
     }
-    if len(same) > 2:
-        values, margins, _, _ = _least_squares(np.column_stack([np.ones(len(same)), lengths]), cycles)
+    if len(lengths) > 2:
+        values, margins, _, _ = _least_squares(np.column_stack([np.ones(len(lengths)), lengths]), cycles)
         row |= {"slope_ms": values[1], "slope_low": values[1] - margins[1], "slope_high": values[1] + margins[1]}
     return row | {"verdict": _verdict(row)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -74,25 +74,40 @@ def _shared_start(labels: Sequence[str]) -> int:
 
 
 def _names(df: pd.DataFrame, firsts: pd.Series, settings: Sequence[str]) -> list[str]:
-    names = dict.fromkeys(df.index, "")
-    for first, same in df.groupby(firsts, sort=False):
-        _add_settings(names, str(first), same, [name for name in settings if name in same])
-    return [names[place] for place in df.index]
+    held = {name: df[name].tolist() for name in settings if name in df}
+    names = [""] * len(df)
+    for first, same in _parted(firsts.tolist(), range(len(df))).items():
+        _add_settings(names, str(first), same, held, list(held))
+    return names
 
 
-def _add_settings(names: dict[Any, str], name: str, same: pd.DataFrame, settings: Sequence[str]) -> None:
+def _add_settings(
+    names: list[str], name: str, same: Sequence[int], held: Mapping[str, Sequence[Any]], settings: Sequence[str]
+) -> None:
     """Name the rows ``name``, and after it the first setting in which they differ; then their halves in turn."""
-    apart = next((place for place, setting in enumerate(settings) if _differs(same[setting])), None)
+    apart = next((place for place, setting in enumerate(settings) if _differs(held[setting], same)), None)
     if apart is None:
-        names.update(dict.fromkeys(same.index, name))
+        for place in same:
+            names[place] = name
         return
-    words = same[settings[apart]].map(lambda value: setting_words(settings[apart], value), na_action=None)
-    for word, part in same.groupby(words.astype("str"), sort=False):
-        _add_settings(names, f"{name}, {word}", part, settings[apart + 1 :])
+    for word, part in _parted(held[settings[apart]], same, settings[apart]).items():
+        _add_settings(names, f"{name}, {word}", part, held, settings[apart + 1 :])
 
 
-def _differs(values: pd.Series) -> bool:
-    return len({"" if pd.isna(value) else value for value in values}) > 1
+def _parted(values: Sequence[Any], same: Iterable[int], setting: str | None = None) -> dict[object, list[int]]:
+    """The rows by their value, or by the words for it."""
+    words: dict[object, object] = {}
+    parts: dict[object, list[int]] = {}
+    for place in same:
+        value = "" if pd.isna(values[place]) else values[place]
+        if value not in words:
+            words[value] = values[place] if setting is None else setting_words(setting, values[place])
+        parts.setdefault(words[value], []).append(place)
+    return parts
+
+
+def _differs(values: Sequence[Any], same: Iterable[int]) -> bool:
+    return len({"" if pd.isna(values[place]) else values[place] for place in same}) > 1
 
 
 def setting_words(name: str, value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def render_page(
     made_from: str | None = None,
     inputs: Sequence[Path] = (),
     command: Sequence[str] | None = None,
+    hashed: Callable[[Path], str] | None = None,
     since: Sequence[Change] | None = None,
     attempts: Sequence[str] = (),
 ) -> Page:
@@ -60,7 +61,7 @@ def render_page(
         Under which name the index lists the page.
     made_from
         Fingerprint of everything that the page is made from; see `workbench.reuse`.
-    inputs, command
+    inputs, command, hashed
         For the provenance block; see `workbench.provenance.provenance_facts`.
     since, attempts
         Figures beside their last good measurements (``None``: nothing was measured before), and attempts to measure
@@ -73,7 +74,7 @@ def render_page(
     said = [redact(line.strip()) for line in plain_text(problems).splitlines() if line.strip()]
     status = _status(run, contents)
     name = title or contents.title or run.notebook.stem
-    facts = provenance_facts(inputs=inputs, command=command)
+    facts = provenance_facts(inputs=inputs, command=command, hashed=hashed)
     figures, unusable = _figures(contents.figures)
     summary = Summary(
         kind="report",

@@ -31,7 +31,7 @@ from workbench.table.columns import (
     frame,
 )
 from workbench.table.kept import Held, HeldLog, hold
-from workbench.table.lazy import Lazy, LogEntry, Logs, Piece
+from workbench.table.lazy import Lazy, LogEntry, Logs, OfRuns, Piece
 from workbench.table.logs import LogSummary, summarise_log
 from workbench.table.reading import LogRead, RunRead, RunsReader, windows_of
 from workbench.table.side_checks import SideChecks, read_side_checks
@@ -45,7 +45,7 @@ class Tables(Lazy):
 
     ``logs`` is keyed by (campaign, server_id); of a server that was started more than once it holds the last start.
     ``pieces`` are the windows log by log, for what need not have all of them in memory; empty where only ``windows``
-    holds them.
+    holds them. ``of_runs`` are the requests campaign by campaign, likewise: see `requests_of`.
     """
 
     campaigns: Mapping[str, CampaignInfo]
@@ -59,6 +59,30 @@ class Tables(Lazy):
     settings: pd.DataFrame = field(default_factory=lambda: frame(SETTINGS, []))
     checks: Mapping[str, SideChecks] = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
+    of_runs: Mapping[str, OfRuns] = field(default_factory=dict)
+
+    def requests_of(self, runs: pd.DataFrame, columns: Sequence[str], *, having: str | None = None) -> pd.DataFrame:
+        """The requests of some runs, of some columns: of thousands of runs all of them take much time and memory.
+
+        ``having`` is one of the columns; requests without a value in it are left out.
+        """
+        if not (self.of_runs and self.reads("requests")):
+            own = pd.MultiIndex.from_frame(self.requests[["campaign", "run_id"]])
+            rows = own.isin(pd.MultiIndex.from_frame(runs[["campaign", "run_id"]]))
+            held = self.requests.loc[rows, list(columns)]
+            return held if having is None else held[held[having].notna()]
+        kept = [column for column in REQUESTS if column.name in columns]
+        names = [column.name for column in kept]
+        parts = [
+            partial(self.of_runs[str(campaign)].read, own["run_id"].tolist(), names, having)
+            for campaign, own in runs.groupby("campaign", sort=False)
+        ]
+        return _joined(kept, parts)[list(columns)]
+
+    def requests_made_from(self, campaign: str, run_id: str) -> str | None:
+        """What identifies the requests of a run, where that is known."""
+        of_runs = self.of_runs.get(campaign) if self.reads("requests") else None
+        return None if of_runs is None else of_runs.made_from.get(run_id)
 
 
 def load_tables(*folders: Path, workers: int = 1, announce: Callable[[int], None] | None = None) -> Tables:
@@ -131,6 +155,9 @@ def _tables(read: Iterator[tuple[Campaign, Held]]) -> Tables:
         ),
         checks=checks,
         pieces=tuple(piece for own in held for piece in own.pieces) if all(own.pieces for own in held) else (),
+        of_runs={head.info.name: own.of_runs for head, own in zip(heads, held, strict=True) if own.of_runs is not None}
+        if all(own.of_runs is not None for own in held)
+        else {},
         problems=tuple(Problem(as_text(problem.where), as_text(problem.what)) for problem in (*problems, *doubts)),
     )
     return tables.put_off(
@@ -142,11 +169,11 @@ def _tables(read: Iterator[tuple[Campaign, Held]]) -> Tables:
     )
 
 
-def _joined(columns: tuple[Column, ...], parts: Sequence[Callable[[], pd.DataFrame]]) -> pd.DataFrame:
+def _joined(columns: Sequence[Column], parts: Sequence[Callable[[], pd.DataFrame]]) -> pd.DataFrame:
     filled = [table for part in parts if len(table := part())]
     if len(filled) == 1:
         return filled[0]
-    return pd.concat(filled, ignore_index=True) if filled else frame(columns, [])
+    return pd.concat(filled, ignore_index=True) if filled else frame(tuple(columns), [])
 
 
 def _in_order(own: Held) -> Iterator[Problem]:

@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from workbench.table.arrow import to_arrow, to_frame
 from workbench.table.columns import REQUESTS, SETTINGS, Column
 from workbench.table.current import Place, State, hash_text
 from workbench.table.filling import CHUNK_RUNS, problems_of, read_missing
-from workbench.table.lazy import LogEntry, Piece
+from workbench.table.lazy import LogEntry, OfRuns, Piece
 from workbench.table.logs import LogSummary, summarise_log
 from workbench.table.reading import RunRead, windows_of
 from workbench.table.shelf import Entry, Segment, open_segments, write_segment
@@ -63,6 +64,7 @@ class Held:
     settings: Callable[[], pd.DataFrame]
     windows: Callable[[], pd.DataFrame]
     pieces: tuple[Piece, ...] = ()
+    of_runs: OfRuns | None = None
 
 
 def shelf_of(folder: Path) -> Path | None:
@@ -154,14 +156,54 @@ def _held(campaign: Path, shelf: Path, places: Sequence[Place]) -> Held:
         found=tuple(problem for run in entries for problem in problems_of(run["found"])),
         runs=[_as_read(campaign, run) for run in entries if run["row"] is not None],
         logs=logs,
-        requests=partial(_sound, campaign, shelf, "requests", partial(_table, places, "requests", REQUESTS)),
-        settings=partial(_sound, campaign, shelf, "settings", partial(_table, places, "settings", SETTINGS)),
+        requests=partial(
+            _sound, campaign, shelf, partial(_table, places, "requests", REQUESTS), lambda anew: anew.requests()
+        ),
+        settings=partial(
+            _sound, campaign, shelf, partial(_table, places, "settings", SETTINGS), lambda anew: anew.settings()
+        ),
         windows=partial(_windows, logs, sharing),
         pieces=tuple(_piece(as_text(campaign.name), path, logs, runs) for path, runs in sharing.items()),
+        of_runs=OfRuns(partial(_requests_of, campaign, shelf, places), _made_from(campaign, entries)),
     )
 
 
-def _sound(campaign: Path, shelf: Path, name: str, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def _requests_of(
+    campaign: Path,
+    shelf: Path,
+    places: Sequence[Place],
+    run_ids: Collection[str],
+    columns: Sequence[str],
+    having: str | None,
+) -> pd.DataFrame:
+    wanted, kept = set(run_ids), [column for column in REQUESTS if column.name in columns]
+    chosen = [(segment, at) for segment, at in places if segment.runs[at].get("run_id") in wanted]
+
+    def read() -> pd.DataFrame:
+        table = _taken(chosen, "requests", kept)
+        return to_frame(kept, table if having is None else table.filter(table[having].is_valid()))
+
+    def again(anew: Held) -> pd.DataFrame:
+        assert anew.of_runs is not None
+        return anew.of_runs.read(run_ids, columns, having)
+
+    return _sound(campaign, shelf, read, again)
+
+
+def _made_from(campaign: Path, entries: Sequence[Entry]) -> dict[str, str]:
+    """What the requests of each run were read from; a name that two folders have stands for neither of them."""
+    read = [run for run in entries if run["row"] is not None]
+    named = Counter(run["run_id"] for run in read)
+    return {
+        run["run_id"]: hash_text("\0".join([readers_version(), str(campaign), run["name"], run["files"]]))
+        for run in read
+        if run["files"] and named[run["run_id"]] == 1
+    }
+
+
+def _sound(
+    campaign: Path, shelf: Path, read: Callable[[], pd.DataFrame], again: Callable[[Held], pd.DataFrame]
+) -> pd.DataFrame:
     """A table, made anew where what was kept turns out to be damaged only now."""
     try:
         return read()
@@ -170,8 +212,7 @@ def _sound(campaign: Path, shelf: Path, name: str, read: Callable[[], pd.DataFra
         anew = hold(campaign, shelf=shelf)
         if anew is None:
             raise
-        table: pd.DataFrame = getattr(anew, name)()
-        return table
+        return again(anew)
 
 
 def _as_read(campaign: Path, run: Entry) -> RunRead:
@@ -221,7 +262,7 @@ def _table(places: Sequence[Place], name: str, columns: Sequence[Column]) -> pd.
 
 def _taken(places: Sequence[Place], name: str, columns: Sequence[Column]) -> pa.Table:
     segments = list({id(segment): segment for segment, _ in places}.values())
-    tables = [segment.table(name) for segment in segments]
+    tables = [segment.table(name, [column.name for column in columns]) for segment in segments]
     first = dict(zip(map(id, segments), np.cumsum([0, *map(len, tables)]), strict=False))
     ranges = [(first[id(segment)], *segment.rows(name, at)) for segment, at in places]
     whole = pa.concat_tables(tables).unify_dictionaries() if tables else to_arrow(columns, [])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
@@ -29,6 +30,17 @@ class Lazy:
             del self.__dict__[name]
         self.__dict__["_readers"] = readers
         return self
+
+    def but(self, **changes: object) -> Self:
+        """Itself with other values in some fields; what was put off and is not among them stays so."""
+        other = copy.copy(self)
+        readers = self.__dict__.get("_readers", {})
+        other.__dict__.update(changes, _readers={name: readers[name] for name in readers if name not in changes})
+        return other
+
+    def reads(self, name: str) -> bool:
+        """Whether a field is what its reader gives, read already or not: no other value was put in its place."""
+        return name in self.__dict__.get("_readers", {})
 
     if not TYPE_CHECKING:  # any name would do for the type checker
 
@@ -62,6 +74,20 @@ class Piece:
     campaign: str
     read: Callable[[], pd.DataFrame]
     made_from: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfRuns:
+    """The requests of the runs of one campaign: ``read`` gives those of some runs, of some columns, in order.
+
+    Its last argument names a column that they must have a value in, or is ``None``.
+
+    ``made_from`` identifies by run_id what its requests were read from and how; runs of which that is not known are
+    left out.
+    """
+
+    read: Callable[[Collection[str], Sequence[str], str | None], pd.DataFrame]
+    made_from: Mapping[str, str]
 
 
 class Logs(Mapping[ServerKey, LogSummary]):

@@ -74,8 +74,8 @@ class Segment:
         """Where the rows of a run begin and end in a table."""
         return int(self._starts[name][place]), int(self._starts[name][place + 1])
 
-    def table(self, name: str) -> pa.Table:
-        return self._tables[name].read(use_threads=False)
+    def table(self, name: str, columns: Sequence[str]) -> pa.Table:
+        return self._tables[name].read(columns=list(columns), use_threads=False)
 
     def windows(self, place: int) -> pd.DataFrame:
         """The windows of a log."""

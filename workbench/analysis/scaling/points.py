@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, interval, known, records, resample_weights, same_where_known, typed
+from workbench.analysis.frames import (
+    Floats,
+    Row,
+    group_ids,
+    interval,
+    known,
+    records,
+    resample_weights,
+    same_where_known,
+    typed,
+)
 
 GROUP = (
     "target",
@@ -22,6 +33,8 @@ GROUP = (
     "ignore_eos",
     "max_new_tokens",
 )
+USED = ("campaign", "run_id", "ok", "prompt_index", "completion_tokens", "spec_verify_ct", "steps_histogram")
+"""The columns of the requests that points are made of."""
 _TRAINING = ("training_samples", "response_tokens", "optimizer_steps", "epochs", "seed")
 _KEYS = ("campaign", "origin", "drafter", "drafter_target", *GROUP)
 _OWN = {
@@ -56,7 +69,7 @@ def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int
         ``interval`` (what those two mean), ``n`` (prompts), ``num_verify_steps``, and ``fit_note`` (why the point
         belongs to no fit; empty if it may).
     """
-    chosen = runs[(runs["role"] == "speculative") & runs["drafter"].notna() & runs["simulated_accept_length"].isna()]
+    chosen = drafted_runs(runs)
     sums = prompt_sums(requests)
     settings: dict[tuple[object, ...], list[Row]] = {}
     for run in records(chosen[[*_SHARED, "run_id", "accept_length", "accept_length_low", "accept_length_high"]]):
@@ -72,6 +85,11 @@ def scaling_points_df(runs: pd.DataFrame, requests: pd.DataFrame, *, n_boot: int
     return points.sort_values(["training_samples", "response_tokens", "drafter"], kind="stable", ignore_index=True)
 
 
+def drafted_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that points are made of: those with a drafter whose acceptance is not forced."""
+    return runs[(runs["role"] == "speculative") & runs["drafter"].notna() & runs["simulated_accept_length"].isna()]
+
+
 def point_columns(runs: pd.DataFrame) -> dict[str, str]:
     """Names and types of the points' columns."""
     return {name: str(runs[name].dtype) for name in _SHARED} | _OWN
@@ -83,29 +101,47 @@ def prompt_sums(requests: pd.DataFrame) -> PromptSums:
     From the histograms where every request of the run has one, else completion tokens - 1 (the prefill makes one) and
     the counted steps. Requests without a prompt index count as prompts of their own, numbered below zero.
     """
-    rows = requests[requests["ok"].fillna(False).astype(bool)]
-    own = pd.Series(-1.0 - np.arange(len(rows)), index=rows.index)
-    counted = rows[["campaign", "run_id"]].assign(
-        prompt=rows["prompt_index"].astype("Float64").fillna(own).astype("int64"),
-        tokens=[_histogram_sum(histogram, 1) for histogram in rows["steps_histogram"]],
-        steps=[_histogram_sum(histogram, 0) for histogram in rows["steps_histogram"]],
-    )
-    whole = (counted["steps"] > 0).groupby([counted["campaign"], counted["run_id"]]).transform("all")
-    counted["tokens"] = counted["tokens"].where(whole, rows["completion_tokens"].astype("float64") - 1)
-    counted["steps"] = counted["steps"].where(whole, rows["spec_verify_ct"].astype("float64"))
-    counted = counted[(counted["steps"] > 0) & counted["tokens"].notna()]
-    totals = counted.groupby(["campaign", "run_id", "prompt"], as_index=False)[["tokens", "steps"]].sum()
-    return {
-        (str(campaign), str(run)): own.set_index("prompt")[["tokens", "steps"]]
-        for (campaign, run), own in totals.groupby(["campaign", "run_id"], sort=False)
+    rows = requests[requests["ok"].fillna(False).astype(bool)].reset_index(drop=True)
+    ids, runs = group_ids(rows, ["campaign", "run_id"])
+    own = pd.Series(-1.0 - np.arange(len(rows)))
+    prompts = rows["prompt_index"].astype("Float64").fillna(own).astype("int64").to_numpy()
+    tokens, steps = _histogram_sums(list(rows["steps_histogram"]))
+    whole = ~(np.bincount(ids, weights=~(steps > 0), minlength=len(runs)) > 0)[ids]
+    counts = {
+        name: rows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("completion_tokens", "spec_verify_ct")
     }
+    tokens = np.where(whole, tokens, counts["completion_tokens"] - 1)
+    steps = np.where(whole, steps, counts["spec_verify_ct"])
+    usable = np.flatnonzero((steps > 0) & ~np.isnan(tokens))
+    usable = usable[np.lexsort((prompts[usable], ids[usable]))]
+    run, prompt = ids[usable], prompts[usable]
+    begins = np.flatnonzero(np.diff(run, prepend=-1) | (np.diff(prompt, prepend=0) != 0) | (np.arange(len(run)) == 0))
+    sums = [np.add.reduceat(values[usable], begins) if len(begins) else values[:0] for values in (tokens, steps)]
+    return _by_run(runs, run[begins], pd.DataFrame({"tokens": sums[0], "steps": sums[1]}, index=prompt[begins]))
 
 
-def _histogram_sum(histogram: object, bonus: int) -> float:
-    """Verify steps of a histogram (bonus 0), or the tokens they made (bonus 1); NaN without one."""
-    if not isinstance(histogram, list | tuple | np.ndarray):
-        return float("nan")
-    return float(sum((drafts + 1) ** bonus * count for drafts, count in enumerate(histogram)))
+def _by_run(runs: pd.DataFrame, ids: npt.NDArray[np.intp], totals: pd.DataFrame) -> dict[RunKey, pd.DataFrame]:
+    """The rows of each run, which stand together; runs without any are left out."""
+    totals.index.name = "prompt"
+    names = list(zip(runs["campaign"].astype("str"), runs["run_id"].astype("str"), strict=True))
+    sizes = np.bincount(ids, minlength=len(names))
+    ends = np.cumsum(sizes)
+    places = zip(names, ends - sizes, ends, strict=True)
+    return {name: totals.iloc[begin:end] for name, begin, end in places if end > begin}
+
+
+def _histogram_sums(histograms: Sequence[object]) -> tuple[Floats, Floats]:
+    """Tokens that the verify steps of each histogram made, and those steps; NaN where there is no histogram."""
+    known: dict[int, tuple[float, float]] = {}
+    sums = np.full((len(histograms), 2), np.nan)
+    for place, histogram in enumerate(histograms):
+        if isinstance(histogram, list | tuple | np.ndarray):
+            # Requests that accepted alike share one list.
+            if (found := known.get(id(histogram))) is None:
+                steps = float(sum(histogram))
+                found = known[id(histogram)] = (float(sum(k * n for k, n in enumerate(histogram, 1))), steps)
+            sums[place] = found
+    return sums[:, 0], sums[:, 1]
 
 
 def resample_prompts(sums: PromptSums, runs: Sequence[Sequence[RunKey]], n_boot: int, seed: int) -> Floats:

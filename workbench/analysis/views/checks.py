@@ -11,8 +11,9 @@ from workbench.analysis.fairness import resolved_df
 from workbench.analysis.frames import Row, grouped, records, typed
 from workbench.analysis.interference import interference_df
 from workbench.analysis.log_speed import LOG_SPEED, MIN_WINDOWS
+from workbench.analysis.of_tables import drift, losslessness
 from workbench.analysis.remembered import Part, remembered
-from workbench.analysis.speedup import drift_df, fairness_df, log_speed_df, losslessness_df
+from workbench.analysis.speedup import fairness_df, log_speed_df
 from workbench.analysis.views.texts import renamed, share, texts
 from workbench.analysis.wording import count, few
 from workbench.table import LogSummary, Tables
@@ -93,9 +94,9 @@ def sources_view(runs: pd.DataFrame) -> pd.DataFrame:
 
 def drift_view(tables: Tables) -> pd.DataFrame:
     """Every pass of every baseline that was measured more than once, in time, relative to the first."""
-    drift = drift_df(tables.runs, tables.requests)
+    passes = drift(tables)
     same = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos"]
-    again = drift[drift.groupby(same, dropna=False)["tok_per_s"].transform("size") > 1]
+    again = passes[passes.groupby(same, dropna=False)["tok_per_s"].transform("size") > 1]
     names = {
         "run_id": "baseline",
         "baseline_group": "group",
@@ -110,7 +111,7 @@ def drift_view(tables: Tables) -> pd.DataFrame:
 
 def losslessness_view(tables: Tables) -> pd.DataFrame:
     """Prompts with the baseline's answer, by run, beside the same of two plain passes, and what follows."""
-    shown = losslessness_df(tables.requests, tables.runs)
+    shown = losslessness(tables)
     rows = records(shown)
     shown = shown.assign(
         same=texts([share(row["num_same"], row["num_prompts"]) for row in rows], shown.index),

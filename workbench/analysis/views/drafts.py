@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from workbench.analysis.acceptance import accept_length_df, shorter_chains_df
+from workbench.analysis.acceptance import USED, accept_length_df, shorter_chains_df
 from workbench.analysis.answers import curve_name, offline_against_served, offline_gaps
 from workbench.analysis.answers.common import real_runs
 from workbench.analysis.campaign import Fits, scaling_points
@@ -49,8 +49,7 @@ def shorter_chains_view(tables: Tables) -> pd.DataFrame:
     by = ["campaign", "drafter", "prompt_set"]
     same = [*by, "ignore_eos", "max_concurrency"]
     longest = chains.sort_values("num_steps", ascending=False, kind="stable").drop_duplicates(same)
-    requests = tables.requests
-    expected = shorter_chains_df(requests[requests["run_id"].isin(longest["run_id"])])
+    expected = shorter_chains_df(tables.requests_of(longest, USED))
     of_longest = longest[[*same, "run_id", "label", "num_steps"]].rename(columns={"num_steps": "longest"})
     expected = expected.merge(of_longest, on=["campaign", "run_id"])
     expected = expected[(expected["num_steps"] < expected["longest"]).fillna(False).astype(bool)]
