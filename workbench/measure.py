@@ -340,35 +340,25 @@ def _windows(work: _Work, path: Path, run: RunSpec, served: Served) -> Windows:
 
     # What a server sends may hold halves of characters; their escapes are JSON's own.
     with (path / "requests.jsonl").open("w", encoding="utf-8", errors="backslashreplace") as lines:
-        try:
-            return measure_window(
-                served.server.url,
-                work.prompts[run.workload.prompt_set],
-                run.workload,
-                repeats=work.campaign.repeats,
-                timeout_s=work.campaign.request_timeout_s,
-                # One stream needs the time to the first token; many at once would pay for decoding every event.
-                stream=alone_at_a_time,
-                # Greedy answers of the arms are compared token by token.
-                return_token_ids=alone_at_a_time and run.workload.temperature == 0,
-                log_size=served.log_size,
-                on_record=keep,
-            )
-        except BaseExceptionGroup as group:
-            raise _first(group) from group
+        return measure_window(
+            served.server.url,
+            work.prompts[run.workload.prompt_set],
+            run.workload,
+            repeats=work.campaign.repeats,
+            timeout_s=work.campaign.request_timeout_s,
+            # One stream needs the time to the first token; many at once would pay for decoding every event.
+            stream=alone_at_a_time,
+            # Greedy answers of the arms are compared token by token.
+            return_token_ids=alone_at_a_time and run.workload.temperature == 0,
+            log_size=served.log_size,
+            on_record=keep,
+        )
 
 
 def _append_line(file: TextIO, record: RequestRecord) -> None:
     """Append one JSON line and hand it to the system, so that a crash loses at most the line in flight."""
     file.write(json.dumps(record.as_json(), ensure_ascii=False) + "\n")
     file.flush()
-
-
-def _first(error: BaseException) -> BaseException:
-    """What went wrong in a slot of the client."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _judged(windows: Windows, server: Server, missing: Sequence[str] = ()) -> RunStatus:

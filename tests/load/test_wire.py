@@ -42,6 +42,19 @@ def test_errors_come_out_and_no_thread_stays() -> None:
     assert threading.active_count() == before
 
 
+def test_of_errors_in_several_tasks_the_first_comes_out_alone() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError("as asked")
+
+    async def all_at_once() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(asyncio.sleep(10))
+
+    with pytest.raises(ZeroDivisionError, match="as asked"):
+        run_async(all_at_once)
+
+
 def test_an_interrupt_while_the_thread_starts_ends_what_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """The new thread may run before ``Thread.start`` returns; Ctrl-C then comes out of ``start``."""
     before, sending, ended = threading.active_count(), threading.Event(), threading.Event()

@@ -26,6 +26,7 @@ _SHOWN = 300
 def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run ``main`` to its end on an event loop in a thread of its own: a notebook's kernel has a loop running already.
 
+    Of errors in several of its tasks the first one is raised alone.
     Ctrl-C, or the kernel's interrupt, cancels it, waits until it has closed what it opened, and is raised again.
     """
     runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -40,7 +41,7 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             with runner:
                 value = runner.run(main())
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
-            result.set_exception(error)
+            result.set_exception(_first(error))
         else:
             result.set_result(value)
 
@@ -57,6 +58,12 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     finally:
         with suppress(RuntimeError):  # it never started
             thread.join()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

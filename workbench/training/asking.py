@@ -151,10 +151,7 @@ def ask_all(
         tally=Tally(),
     )
     slots = min(concurrency, sum(len(part.prompts) for part in parts))
-    try:
-        run_async(lambda: _run_slots(work, slots))
-    except BaseExceptionGroup as group:
-        raise _first(group) from group
+    run_async(lambda: _run_slots(work, slots))
     _refuse_gaps(work)
     _hand_on(work, list(work.open.values()))
     return work.tally
@@ -258,9 +255,3 @@ def _hand_on(work: _Work, parts: Sequence[_Got]) -> None:
         if got.is_whole:
             del work.open[got.part.number]
             work.on_part(got.part, sorted(got.samples, key=lambda one: one.prompt), sorted(got.failed))
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
