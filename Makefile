@@ -22,12 +22,12 @@ test: $(VENV)/.dev
 
 # Processes that are stopped and killed at every point, through papermill; a Ray cluster of several nodes of which some
 # are killed; every page of several campaigns. Minutes.
-test-slow: $(VENV)/.dev $(VENV)/.ray
+test-slow: $(VENV)/.dev $(VENV)/.engine $(VENV)/.ray
 	$(BIN)/pytest -n auto --dist loadgroup -m slow
 
 # Long ones: every reader gets changed inputs for WORKBENCH_FUZZ_MINUTES (default 0.2) minutes each, by coverage where
 # atheris is installed (Linux, Python 3.11-3.13). Inputs that broke something are left in build/fuzz.
-soak: $(VENV)/.dev
+soak: $(VENV)/.dev $(VENV)/.engine
 	-$(BIN)/python -m pip install -q atheris
 	$(BIN)/pytest -n auto -m soak
 

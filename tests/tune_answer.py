@@ -56,7 +56,7 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def write_answer(campaign: Path, **changed: Any) -> Path:
-    campaign.mkdir(parents=True, exist_ok=True)
-    (campaign / "tune.json").write_text(json.dumps(ANSWER | changed), encoding="utf-8")
-    return campaign
+def write_answer(folder: Path, /, **changed: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tune.json").write_text(json.dumps(ANSWER | changed), encoding="utf-8")
+    return folder

@@ -292,7 +292,10 @@ def test_ctrl_c_ends_the_servers_on_all_nodes(nodes: Any, root: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(nodes, say=say)
     assert of_case(root) == [] and of_cluster(nodes.folder, "workbench.place") == []
-    assert states(root) == {BASES[0]: "interrupted", CANDIDATES[0]: "interrupted"}
+    stopped_runs = states(root)
+    assert stopped_runs.pop(BASES[0]) == "interrupted"
+    # Which candidate Ray gives to the second node is its own choice.
+    assert list(stopped_runs.values()) == ["interrupted"] and set(stopped_runs) < set(CANDIDATES)
     set_up(root)
     assert briefly(run(nodes)) == dict.fromkeys(ALL, "ok")
 

@@ -127,4 +127,5 @@ def test_every_report_is_built_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         page = BeautifulSoup((folder / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
         assert page.find(class_="stderr") is None, page.find(class_="stderr")
         assert all(image["alt"] for image in page.find_all("img"))
-        assert page.find_all(["table", "img"])
+        # Nobody searched in these: that page says how to.
+        assert page.find_all(["table", "img"]) or name.endswith("report_tune")

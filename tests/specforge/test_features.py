@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 import torch
 from specforge_files import EOS, SAMPLES, read_features, write_target
 

@@ -7,6 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 from specforge_files import FIXTURES
 
 from workbench.specforge.log import Log, Point, listed, number, numbered, ordered, parse

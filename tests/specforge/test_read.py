@@ -7,6 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 import torch
 from specforge_files import EOS, SAMPLES, order, write_target
 from training_files import sample

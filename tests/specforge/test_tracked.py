@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 from specforge_files import FIXTURES
 
 from workbench.errors import Problem

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 from specforge_files import order, write_target
 
 from workbench.cli import main

@@ -8,6 +8,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 from specforge_files import FIXTURES, GOLDEN
 
 from workbench.errors import UsageError

@@ -13,6 +13,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="the embedded engine needs torch (extra: reference)")
+
 from specforge_files import FIXTURES, GOLDEN, order, read_features, write_target
 
 from workbench.checkpoint import read_checkpoint
