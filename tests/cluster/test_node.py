@@ -19,6 +19,7 @@ from workbench.cluster import check_ray, node
 from workbench.cluster.parcels import Came, Event, Over, Parcel, Piece, Said
 from workbench.cluster.unpack import TEXTS, unpacked
 from workbench.errors import LaunchError, MissingToolError, UsageError
+from workbench.load import window
 from workbench.models import texts_of
 from workbench.paths import ROOT_ENV
 from workbench.sweep import Plan, find_campaign
@@ -28,6 +29,8 @@ from workbench.sweep import Plan, find_campaign
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project", only="baseline-default", max_concurrency=[1, 2])
     play(monkeypatch, project)
+    # The server answers at once: the client is the limit here, and a run's status would say so.
+    monkeypatch.setattr(window, "BUSY_CLIENT", 2.0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
     (tmp_path / "temp").mkdir()
     return project

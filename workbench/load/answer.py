@@ -15,6 +15,7 @@ HISTOGRAM_NAMES = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _SHOWN = 200
 _LOOKED_AT = 8192
 _LONGEST_REASON = 40
+_REASONS = ("stop", "length", "abort")  # SGLang's own
 
 _MOST_SECONDS = 1e9
 _OUTPUT = re.compile(rb'"(?:text|output_ids)"')
@@ -57,7 +58,8 @@ class Answer:
     def finish_reason(self) -> str | None:
         reason = self.meta.get("finish_reason")
         kind = reason.get("type") if isinstance(reason, dict) else reason
-        return None if kind is None else shown(str(kind), _LONGEST_REASON)
+        # Looking for secrets takes longer than everything else about an answer.
+        return kind if kind is None or kind in _REASONS else shown(str(kind), _LONGEST_REASON)
 
     @property
     def histogram(self) -> tuple[int, ...] | None:
