@@ -19,7 +19,6 @@ from workbench.cluster import check_ray, node
 from workbench.cluster.parcels import Came, Event, Over, Parcel, Piece, Said
 from workbench.cluster.unpack import TEXTS, unpacked
 from workbench.errors import LaunchError, MissingToolError, UsageError
-from workbench.load import window
 from workbench.models import texts_of
 from workbench.paths import ROOT_ENV
 from workbench.sweep import Plan, find_campaign
@@ -29,8 +28,6 @@ from workbench.sweep import Plan, find_campaign
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = write_project(tmp_path / "project", only="baseline-default", max_concurrency=[1, 2])
     play(monkeypatch, project)
-    # The server answers at once: the client is the limit here, and a run's status would say so.
-    monkeypatch.setattr(window, "BUSY_CLIENT", 2.0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
     (tmp_path / "temp").mkdir()
     return project
@@ -63,7 +60,9 @@ def test_it_says_and_sends_all_and_leaves_nothing(root: Path, tmp_path: Path, mo
     assert isinstance(events[-1], Over)
     came = [event.run_id for event in events if isinstance(event, Came)]
     assert came == [run.run_id for run in order.start.runs] and len(came) == 2
-    assert [(status["status"], status.get("reason")) for status in statuses(events)] == [("ok", None)] * 2
+    # The server answers at once, so that a status may say that the client was the limit.
+    told = [(status["status"], (status.get("reason") or "").partition(" busy ")[0]) for status in statuses(events)]
+    assert len(told) == 2 and set(told) <= {("ok", ""), ("ok", "the client was")}
     said = [line for event in events if isinstance(event, Said) for line in event.lines]
     assert "    ready" in said and any(f"{came[0]}: ok" in line for line in said)
     # A run is sent while the server still runs, and its second load is measured meanwhile.
