@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from workbench.table.tuned import NOT_CONFIRMED
 from workbench.tune.outcome import (
-    NOT_CONFIRMED,
     adaptive_config,
     best_by_load,
     full_grid_s,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tuning_worlds import LARGE, SMALL, full_s, grid, random_world, search
 
-from workbench.tune.outcome import DECIDED, best_by_load
+from workbench.table.tuned import DECIDED
+from workbench.tune.outcome import best_by_load
 from workbench.tune.plan import position
 from workbench.tune.predict import speeds
 from workbench.tune.race import races

@@ -12,10 +12,9 @@ from workbench.analysis.frames import Row, number, records
 from workbench.analysis.key_figures import KeyFigures
 from workbench.analysis.views.texts import renamed, spans, texts
 from workbench.analysis.wording import count, one_of, signed, times
-from workbench.table.tuned import BestAt, Tuned
+from workbench.table.tuned import NOT_CONFIRMED, UNDECIDED, BestAt, Tuned
 
 NO_SEARCH = "No search was made in this campaign: `workbench tune` makes one."
-UNDECIDED, NOT_CONFIRMED = "undecided", "not confirmed"
 _BASELINE = "baseline-"
 
 
@@ -38,14 +37,23 @@ def tune_answer(tuned: Tuned | None, runs: pd.DataFrame) -> Answer:
 
 
 def _use(best: Sequence[BestAt]) -> str:
+    return f"Use {'; '.join(_with(config, own) for config, own in _by_config(best).items())}."
+
+
+def _by_config(best: Sequence[BestAt]) -> dict[str, list[BestAt]]:
+    """The loads that each configuration is the best at."""
     by_config: dict[str, list[BestAt]] = {}
     for each in best:
         by_config.setdefault(each.config, []).append(each)
-    return f"Use {'; '.join(_with(config, own) for config, own in by_config.items())}."
+    return by_config
+
+
+def _loads(own: Sequence[BestAt]) -> str:
+    return one_of(str(each.load) for each in own)
 
 
 def _with(config: str, own: Sequence[BestAt]) -> str:
-    loads = one_of(str(each.load) for each in own)
+    loads = _loads(own)
     if config.startswith(_BASELINE):
         sure = all(each.state != UNDECIDED for each in own)
         return f"no speculation ({config}) at {loads} at once{', where nothing that drafts is faster' if sure else ''}"
@@ -55,8 +63,7 @@ def _with(config: str, own: Sequence[BestAt]) -> str:
 
 
 def _not_sure(best: Sequence[BestAt]) -> str | None:
-    open_at = one_of(str(each.load) for each in best if each.state == UNDECIDED)
-    once = one_of(str(each.load) for each in best if each.state == NOT_CONFIRMED)
+    open_at, once = (_loads([each for each in best if each.state == state]) for state in (UNDECIDED, NOT_CONFIRMED))
     said = [f"Undecided at {open_at} at once: others may be faster."] if open_at else []
     said += [f"Not confirmed by a second start at {once}."] if once else []
     return joined(said) or None
@@ -138,12 +145,10 @@ def ranking_view(tuned: Tuned | None) -> pd.DataFrame:
     if tuned is None:
         return pd.DataFrame()
     table = tuned.ranking
-    shown = table.assign(
-        ends=spans(table, "low", "high"), ratio_ends=spans(table, "ratio_low", "ratio_high"), place=table["rank"]
-    )
+    shown = table.assign(ends=spans(table, "low", "high"), ratio_ends=spans(table, "ratio_low", "ratio_high"))
     names = {
         "max_concurrency": "concurrency",
-        "place": "rank",
+        "rank": "rank",
         "config": "configuration",
         "basis": "basis",
         "tok_per_s": "tok/s",
@@ -185,13 +190,11 @@ def commands(tuned: Tuned | None) -> Mapping[str, str]:
     """Command lines by what they are for."""
     if tuned is None:
         return {}
-    loads: dict[str, list[str]] = {}
-    for each in tuned.best:
-        loads.setdefault(each.config, []).append(str(each.load))
+    best = _by_config(tuned.best)
     found = {
-        f"To serve {one_of(loads[config])} at once": command
+        f"To serve {_loads(best[config])} at once": command
         for config, command in tuned.commands.items()
-        if config in loads
+        if config in best
     }
     if tuned.adaptive_command is not None:
         found["All loads by one server that changes its steps with the batch (not measured)"] = tuned.adaptive_command

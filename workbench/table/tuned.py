@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import pandas as pd
 from pydantic import Field
@@ -14,6 +14,9 @@ from workbench.errors import Problem
 from workbench.paths import TUNED
 from workbench.table.side_checks import File, read_json
 
+DECIDED: Final = "decided"
+NOT_CONFIRMED: Final = "not confirmed"
+UNDECIDED: Final = "undecided"
 _Load = Annotated[int, Field(ge=1, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Speed = Annotated[float, Field(ge=0, lt=1e12)]

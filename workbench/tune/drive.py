@@ -22,9 +22,9 @@ from workbench.recording import alone, is_measured
 from workbench.spec import RunSpec
 from workbench.store import write_json
 from workbench.sweep import CampaignSpec, Plan, Start, expand, find_campaign, named
+from workbench.table.tuned import UNDECIDED
 from workbench.terminal import Lines, terminated_like_interrupted
 from workbench.tune.outcome import (
-    UNDECIDED,
     adaptive_config,
     best_by_load,
     full_grid_s,

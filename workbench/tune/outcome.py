@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.frames import Row, interval, records, typed
+from workbench.table.tuned import DECIDED, NOT_CONFIRMED, UNDECIDED
 from workbench.tune.plan import Position, fixed_seconds, pass_seconds
 from workbench.tune.race import TOLERANCE, Race, Rival, is_confirmed
 from workbench.tune.state import Config, State
 
-DECIDED, NOT_CONFIRMED, UNDECIDED = "decided", "not confirmed", "undecided"
 _RANKING = {
     "max_concurrency": "Int64",
     "rank": "Int64",
