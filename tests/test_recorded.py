@@ -24,8 +24,10 @@ TRIAL, SMOLLM2, COST, KIMI = "h200_first_trial", "h200_smollm2", "h200_step_cost
 SHAPE, VARIANTS = "h200_kimi_shape", "h200_variants"
 RUNS_AND_DRAFTERS = {
     **{KIMI: (12, 3), SMOLLM2: (9, 1), TRIAL: (35, 5), COST: (46, 1), SHAPE: (22, 1), VARIANTS: (30, 1)},
-    "h200_scaling": (7, 14),
+    "h200_scaling": (7, 27),
     "h200_best_drafter": (24, 14),
+    "h200_shipped_drafter": (6, 1),
+    "h200_shipped_drafter_t07": (2, 1),
 }
 LOCAL_PATH = re.compile(rb"(?<![\w./:<])/[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+")
 

@@ -86,6 +86,43 @@ def test_seeds_alone_give_an_interval_of_the_training() -> None:
     assert several.interval_means == "training error only" and several.identified
 
 
+def test_a_size_with_one_seed_takes_its_training_error_from_the_others() -> None:
+    tables = study((-0.02, 0.0, 0.02))
+    lone = tables.offline["drafter"].isin(["n2000-1", "n2000-2"])
+    several = fit_scaling(points(replace(tables, offline=tables.offline[~lone])), n_boot=400)
+    assert several.interval_means == "training error only, at 1 of 3 sizes taken from the others"
+    assert several.per_doubling_low < several.per_doubling < several.per_doubling_high
+
+
+def test_the_offline_curve_is_that_of_the_served_prompts_and_counts_its_seeds() -> None:
+    tables = study((0.0, 0.03))
+    served = tables.runs["prompt_set"].iloc[0]
+    more = [
+        walk(size, length + 0.2 * seed, seed, prompt_set="more") for size, length in SIZES.items() for seed in (0, 1)
+    ]
+    extra = walk(4000, 2.4, prompt_set="more")
+    offline = pd.concat([tables.offline.assign(served_as=served), frame(OFFLINE, [*more, extra])], ignore_index=True)
+    drafters = pd.concat([tables.drafters, frame(DRAFTERS, [drafter(4000)])], ignore_index=True)
+    tables = replace(tables, offline=offline, drafters=drafters)
+    costs = costs_of(tables)
+    answer = scaling_answer(tables, costs, scaling_fits(tables, costs))
+    (said,) = [point for point in answer.points if point.startswith("Offline, over")]
+    assert "over 6 drafters" in said and "(95 %" in said and "mix, 3 steps" in said
+    assert said.endswith("There seeds of one size differ by 0.03 in the median, 0.03 at most.")
+    assert not any("second and third seed" in action for action in answer.actions)
+
+
+def test_another_training_on_the_largest_size_is_told_from_walks_too() -> None:
+    tables = study((0.0, 0.03))
+    longer = drafter(2000, 9, recipe="longer")
+    offline = pd.concat([tables.offline, frame(OFFLINE, [walk(2000, 2.4, 9)])], ignore_index=True)
+    tables = replace(tables, offline=offline, drafters=pd.concat([tables.drafters, frame(DRAFTERS, [longer])]))
+    costs = costs_of(tables)
+    points_said = scaling_answer(tables, costs, scaling_fits(tables, costs)).points
+    (said,) = [point for point in points_said if point.startswith("Offline: Another training")]
+    assert "n2000-9, reaches 2.40 against 1.7" in said and "beyond their intervals" in said
+
+
 def test_the_page_says_the_offline_curve_where_it_stands_on_more_drafters() -> None:
     tables = study((-0.02, 0.0, 0.02))
     costs = costs_of(tables)

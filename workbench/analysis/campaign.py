@@ -238,24 +238,37 @@ def _own_level(group: pd.DataFrame, costs: pd.DataFrame) -> tuple[float | None, 
 
 
 def offline_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
-    """Points and fits from walks without a server: of all drafters that were evaluated, served or not."""
+    """Points and fits from walks without a server: of all drafters that were evaluated, served or not.
+
+    Break-even is that of served runs with the walked prompts.
+    """
     targets = {name: info.target for name, info in tables.campaigns.items()}
     points = offline_points_df(tables.drafters, tables.offline, targets, point_columns(tables.runs))
+    served = tables.offline.dropna(subset=["served_as"]).set_index("prompt_set")["served_as"].to_dict()
     shared = answers.shared_level(costs)
-    level, ends = (shared.value, (shared.low, shared.high)) if shared else (None, None)
-    return {
-        name: (group, fit_scaling(group, break_even=level, break_even_interval=ends))
-        for name, group in scaling_groups(points)
-    }
+    fitted: dict[str, tuple[pd.DataFrame, ScalingFit]] = {}
+    for name, group in scaling_groups(points):
+        as_served = group.assign(prompt_set=group["prompt_set"].map(served))
+        level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(as_served, costs)
+        fitted[name] = group, fit_scaling(group, break_even=level, break_even_interval=ends)
+    return fitted
 
 
-def _offline_sentence(tables: Tables, costs: pd.DataFrame, served: int) -> str | None:
-    """The curve of the walks where it stands on more drafters than the served one, which has so many points."""
-    fits = [fit for _, fit in offline_fits(tables, costs).values() if fit.num_sizes > 1]
-    largest = max(fits, key=lambda fit: fit.num_points, default=None)
-    if largest is None or largest.num_points <= served:
-        return None
-    return f"Offline, over {count(largest.num_points, 'drafter')}: {answers.curve_sentence(largest)}"
+def _offline_curve(tables: Tables, walked: Fits, main: ScalingFit | None) -> ScalingFit | None:
+    """The curve of the walks where it stands on more drafters than the served one; of its prompts, if it has any."""
+    served = None if main is None else main.points["prompt_set"].iloc[0]
+    same = set(tables.offline.loc[tables.offline["served_as"] == served, "prompt_set"])
+    fits = [fit for _, fit in walked.values() if fit.num_sizes > 1]
+    largest = max(fits, key=lambda fit: (fit.points["prompt_set"].iloc[0] in same, fit.num_points), default=None)
+    return None if largest is None or largest.num_points <= (main.num_points if main else 0) else largest
+
+
+def _offline_sentences(walked: Fits, curve: ScalingFit | None) -> tuple[str, ...]:
+    if curve is None:
+        return ()
+    seeds, other = answers.seeds_apart(curve), answers.same_data(scaling_points(walked), curve)
+    said = f"Offline, over {count(curve.num_points, 'drafter')}: {answers.curve_sentence(curve)}"
+    return keep(f"{said} There {seeds}." if seeds else said, other and f"Offline: {other}")
 
 
 def varied_fits(varied: Varied | None, costs: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
@@ -290,20 +303,22 @@ def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
     lone = keep(*_lone_sizes(tables))
     curves = [fit for _, fit in fits.values() if fit.num_sizes > 1]
     gap = answers.offline_gap(tables.runs, tables.offline) or answers.offline_agrees(tables.runs, tables.offline)
+    walked = offline_fits(tables, costs)
     if not curves:
-        points = keep(gap, _offline_sentence(tables, costs, 0), answers.break_even(costs))
+        points = keep(gap, *_offline_sentences(walked, _offline_curve(tables, walked, None)), answers.break_even(costs))
         return Answer(joined(lone) or answers.no_curve(scaling_points(fits)), points, keep(before), headline(costs))
     main = curves[0]
+    offline = _offline_curve(tables, walked, main)
     points = keep(
         gap,
         answers.dominates(scaling_points(fits), main),
-        _offline_sentence(tables, costs, main.num_points),
+        *_offline_sentences(walked, offline),
         *answers.other_curves(curves),
         *answers.curve_notes(curves),
         answers.same_data(scaling_points(fits), main),
         *lone,
     )
-    actions = keep(before, answers.next_training(main))
+    actions = keep(before, answers.next_training(main, offline))
     needed = {} if main.data_needed is None else {"size at break-even": f"{main.data_needed:,.0f}"}
     said = {"gain per doubling": answers.gain_words(main), **needed, **headline(costs)}
     return Answer(joined([answers.curve_sentence(main)]), points, actions, said)

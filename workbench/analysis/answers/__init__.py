@@ -34,6 +34,7 @@ from workbench.analysis.answers.training import (
     no_curve,
     other_curves,
     same_data,
+    seeds_apart,
     training_sizes,
 )
 from workbench.analysis.answers.unmade import Missing, missing_sentence, never_measured, next_run
@@ -88,6 +89,7 @@ __all__ = [
     "repetition",
     "same_data",
     "same_points",
+    "seeds_apart",
     "serve_on_a_gpu",
     "shared_level",
     "short_passes",

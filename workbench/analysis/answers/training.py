@@ -157,15 +157,27 @@ def _within(one: Row, two: Row) -> str:
     return ", within their intervals" if overlap else ", beyond their intervals: training matters, not only data"
 
 
-def next_training(fit: ScalingFit) -> str | None:
-    """The training that would tell data from training length, where epochs fall or seeds are single."""
+def seeds_apart(fit: ScalingFit) -> str | None:
+    """How far seeds of one size lie from each other; ``None`` where no size has several."""
+    sizes = [same.drop_duplicates("seed") for _, same in fit.points.dropna(subset=["seed"]).groupby(fit.x)]
+    apart = pd.Series([same["accept_length"].max() - same["accept_length"].min() for same in sizes if len(same) > 1])
+    if apart.empty:
+        return None
+    return f"seeds of one size differ by {apart.median():.2f} in the median, {apart.max():.2f} at most"
+
+
+def next_training(fit: ScalingFit, offline: ScalingFit | None = None) -> str | None:
+    """The training that would tell data from training length, where epochs fall or seeds are single.
+
+    Seeds that only walks without a server tell apart count, too.
+    """
     epochs = fit.points.dropna(subset=["epochs"]).sort_values(fit.x)
     wanted = []
     if len(epochs) > 1 and (epochs["epochs"].diff().dropna() < 0).all():
         first, last = least(epochs, fit.x), most(epochs, fit.x)
         apart = f"{last['epochs']:g} epochs against {first['epochs']:g} of {first['drafter']}"
         wanted.append(f"train {last['drafter']} longer ({apart})")
-    if fit.points.groupby(fit.x)["seed"].nunique().max() <= 1:
+    if all(each.points.groupby(each.x)["seed"].nunique().max() <= 1 for each in (fit, offline or fit)):
         wanted.append("train a second and third seed of one size")
     if not wanted:
         return None

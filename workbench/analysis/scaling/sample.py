@@ -41,8 +41,7 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
     """Resample the seeds where a size has several, then the prompts, the same ones for every point.
 
     The weight of a point is 1 / the variance of its accept length over the prompts; without requests, or where that
-    variance is zero, all points weigh the same. Without requests, but with several seeds at every size, only the seeds
-    are drawn.
+    variance is zero, all points weigh the same. Without requests only the seeds are drawn, where a size has several.
     """
     y = usable["accept_length"].to_numpy(dtype=np.float64)[None, :]
     weights = np.ones_like(y)
@@ -52,13 +51,18 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
         variance = np.nanvar(resampled, axis=0)
         if (variance > 0).all():
             weights = 1 / variance[None, :]
-        picks, added, means = _resampled_seeds(usable, x, n_boot, seed)
+        picks, added, borrowed = _resampled_seeds(usable, x, n_boot, seed)
+        means = "evaluation error only"
+        if borrowed is not None:
+            means = f"evaluation and training error{borrowed and f', the latter {borrowed}'}"
         y = np.vstack([y, np.take_along_axis(resampled, picks, axis=1) + added])
         weights = np.vstack([weights, weights[0][picks]])
-    elif all(len(same["seed"].dropna().unique()) > 1 for _, same in usable.groupby(x)):
-        picks, _, _ = _resampled_seeds(usable, x, n_boot, seed)
-        y, means = np.vstack([y, y[0][picks]]), "training error only"
-        weights = np.ones_like(y)
+    else:
+        picks, added, borrowed = _resampled_seeds(usable, x, n_boot, seed)
+        if borrowed is not None:
+            means = f"training error only{borrowed and f', {borrowed}'}"
+            y = np.vstack([y, y[0][picks] + added])
+            weights = np.ones_like(y)
     steps = usable["num_steps"].iloc[0]
     ceiling = float("nan") if pd.isna(steps) else float(steps) + 1
     return Sample(usable, x, usable[x].to_numpy(dtype=np.float64), y, weights, ceiling, means)
@@ -76,11 +80,12 @@ def _resampled_points(usable: pd.DataFrame, requests: pd.DataFrame | None, n_boo
     return resample_prompts(sums, keys, n_boot, seed)
 
 
-def _resampled_seeds(usable: pd.DataFrame, x: str, n_boot: int, seed: int) -> tuple[np.ndarray, Floats, str]:
-    """Which point stands in for each point, what is added to it, and what an interval then means.
+def _resampled_seeds(usable: pd.DataFrame, x: str, n_boot: int, seed: int) -> tuple[np.ndarray, Floats, str | None]:
+    """Which point stands in for each point, what is added to it, and of which sizes the error is not their own.
 
     Where a size has several seeds, one of its points is drawn anew. Where it has one, a deviation of a seed from the
-    mean of its size is drawn from the sizes that have several, if there are any: one seed is no training without error.
+    mean of its size is drawn from the sizes that have several: one seed is no training without error. ``None`` where
+    none has several, so that nothing is drawn.
     """
     picks = np.tile(np.arange(len(usable)), (n_boot, 1))
     added = np.zeros((n_boot, len(usable)))
@@ -90,15 +95,14 @@ def _resampled_seeds(usable: pd.DataFrame, x: str, n_boot: int, seed: int) -> tu
     for own in several:
         picks[:, own] = rng.choice(own, size=(n_boot, len(own)))
     if not several:
-        return picks, added, "evaluation error only"
+        return picks, added, None
     if len(several) == len(places):
-        return picks, added, "evaluation and training error"
+        return picks, added, ""
     deviations = np.concatenate([_deviations(usable.loc[own, "accept_length"]) for own in several])
     for own in places:
         if not any(own is other for other in several):
             added[:, own] = rng.choice(deviations, size=(n_boot, 1))
-    borrowed = f"{len(places) - len(several)} of {len(places)}"
-    return picks, added, f"evaluation and training error, the latter at {borrowed} sizes taken from the others"
+    return picks, added, f"at {len(places) - len(several)} of {len(places)} sizes taken from the others"
 
 
 def _deviations(lengths: pd.Series) -> Floats:
