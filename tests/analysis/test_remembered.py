@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,14 +65,40 @@ def test_another_version_of_the_code_works_all_out_anew(root: Path, monkeypatch:
     monkeypatch.setattr(rooms, "version", lambda: "another")
     remembered("kind", "c", [("1", value)])
     assert value.times == 2
-    assert len(list((root / "reports" / ".cache" / "findings").iterdir())) == 1
+    assert len(list((root / "reports" / ".cache" / "findings").glob("*.json"))) == 1
+
+
+_ONE_OF_TWO = """
+import sys, time
+from workbench.analysis.remembered import remembered
+def work_out():
+    with open(sys.argv[1], "a") as file:
+        file.write("worked\\n")
+    time.sleep(1)
+    return 7
+print(remembered("kind", "c", [("1", work_out)]))
+"""
+
+
+def test_of_two_pages_at_once_one_works_it_out(root: Path) -> None:
+    told = root / "told"
+    command = [sys.executable, "-c", _ONE_OF_TWO, str(told)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0] for process in both] == ["[7]\n", "[7]\n"]
+    assert told.read_text() == "worked\n"
+
+
+def test_where_nothing_can_be_locked_it_is_worked_out_all_the_same(root: Path) -> None:
+    (root / "reports").write_text("a file where the folder should be")
+    value = Counted(3)
+    assert remembered("kind", "c", [("1", value)]) == [3]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\xff\xfe"])
 def test_a_damaged_file_is_no_file(damage: bytes, root: Path) -> None:
     value = Counted(1)
     remembered("kind", "c", [("1", value)])
-    [path] = (root / "reports" / ".cache" / "findings").iterdir()
+    [path] = (root / "reports" / ".cache" / "findings").glob("*.json")
     path.write_bytes(damage)
     assert remembered("kind", "c", [("1", value)]) == [1]
     assert value.times == 2

@@ -12,17 +12,10 @@ from scaling_tables import PROMPTS, curve
 
 from workbench.analysis.answers import repetition
 from workbench.analysis.campaign import repetition_sentence, same_curve, scaling_fits, varied_fits
-from workbench.analysis.repetition import distinct_4, without_repetitive
+from workbench.analysis.repetition import without_repetitive
 from workbench.table import Tables
 
-LOOP, VARIED = [1, 2] * 10, list(range(20))
-
-
-def test_distinct_4_by_hand() -> None:
-    assert distinct_4([1, 2, 3]) == 1.0
-    assert distinct_4([1, 2, 3, 4, 5]) == 1.0
-    # 1212, 2121, 1212, 2121, 1212: two of five.
-    assert distinct_4([1, 2, 1, 2, 1, 2, 1, 2]) == pytest.approx(0.4)
+LOOP, VARIED = 2 / 17, 1.0  # distinct-4 of 1 2 1 2 ... and of 1 2 3 ... over 20 tokens
 
 
 def tables(loops: tuple[int, ...] = (0, 2), *, answers: bool = True, **values: object) -> Tables:
@@ -32,7 +25,7 @@ def tables(loops: tuple[int, ...] = (0, 2), *, answers: bool = True, **values: o
     return replace(
         recorded("h200_first_trial"),
         runs=run_table,
-        requests=request_table.assign(output_ids=pd.Series(ids if answers else [None] * len(ids), dtype="object")),
+        requests=request_table.assign(distinct_4=pd.Series(ids if answers else [None] * len(ids), dtype="float64")),
     )
 
 
@@ -40,7 +33,7 @@ def test_prompts_that_are_answered_by_repetition_go_from_every_run() -> None:
     whole = tables()
     # One drafter's server answers prompt 5 in a loop, the others do not: it goes as well.
     odd = whole.requests.index[(whole.requests["run_id"] == "n1000") & (whole.requests["prompt_index"] == 5)][0]
-    whole.requests.at[odd, "output_ids"] = LOOP
+    whole.requests.at[odd, "distinct_4"] = LOOP
     varied = without_repetitive(whole)
     assert varied is not None and (varied.dropped, varied.known) == (3, 10)
     left = varied.tables.requests.groupby("run_id")["prompt_index"].unique().map(sorted)
@@ -55,10 +48,10 @@ def test_of_answers_that_were_not_kept_nothing_is_known() -> None:
 def test_other_ways_of_asking_are_other_answers() -> None:
     warm = tables()
     warm.runs["temperature"] = pd.Series([0.0, 0.0, 0.7], dtype="float64")
-    warm.requests["output_ids"] = pd.Series(
+    warm.requests["distinct_4"] = pd.Series(
         [LOOP if run == "n2000" and prompt == 1 else VARIED for run, prompt in
          zip(warm.requests["run_id"], warm.requests["prompt_index"], strict=True)],
-        dtype="object",
+        dtype="float64",
     )  # fmt: skip
     varied = without_repetitive(warm)
     assert varied is not None and (varied.dropped, varied.known) == (1, 20)

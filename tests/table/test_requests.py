@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.table.columns import REQUESTS, frame
-from workbench.table.requests import add_histograms, decode_speed, output_speed, pooled_accept_length, request_rows
+from workbench.table.requests import (
+    add_histograms,
+    decode_speed,
+    distinct_4,
+    output_speed,
+    pooled_accept_length,
+    request_rows,
+)
 
 
 def one(text: str) -> tuple[dict[str, object], list[str]]:
@@ -38,6 +45,7 @@ def test_a_record_of_the_first_trial() -> None:
         "e2e_latency_s": 0.29,
         "text_hash": "ab12",
         "output_ids": None,
+        "distinct_4": None,
         "steps_histogram": [3, 2, 1],
     }
 
@@ -226,7 +234,15 @@ def test_speeds_need_their_times() -> None:
 
 def test_tokens_of_an_answer_are_kept_where_they_are_whole_numbers() -> None:
     assert one('{"output_ids": [5, 0, 7]}')[0]["output_ids"] == [5, 0, 7]
+    assert one('{"output_ids": [1, 2, 1, 2, 1, 2, 1, 2]}')[0]["distinct_4"] == pytest.approx(0.4)
     row, faults = one('{"output_ids": [5, "x"], "completion_tokens": 2}')
     assert row["output_ids"] is None
     assert row["completion_tokens"] == 2
     assert faults == ["output_ids is left out, not a list of whole numbers from 0, in request 1"]
+
+
+def test_distinct_4_by_hand() -> None:
+    assert distinct_4([1, 2, 3]) == 1.0
+    assert distinct_4([1, 2, 3, 4, 5]) == 1.0
+    # 1212, 2121, 1212, 2121, 1212: two of five.
+    assert distinct_4([1, 2, 1, 2, 1, 2, 1, 2]) == pytest.approx(0.4)

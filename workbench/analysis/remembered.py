@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+from filelock import FileLock
 
 from workbench.errors import InputError, UsageError
 from workbench.paths import reports_dir, slug
@@ -48,6 +50,18 @@ def remembered_together(
     """
     path = _path(what, campaign) if any(key is not None for key in keys) else None
     before = _read(path) if path is not None else {}
+    if path is None or all(key in before for key in keys):
+        return _worked_out(path, before, keys, work_out)
+    with _one_at_a_time(path):
+        return _worked_out(path, _read(path), keys, work_out)
+
+
+def _worked_out(
+    path: Path | None,
+    before: dict[str, Json],
+    keys: Sequence[str | None],
+    work_out: Callable[[Sequence[int]], Sequence[Json]],
+) -> list[Json]:
     known = dict(before)
     values: list[Json] = [None if key is None else known.get(key) for key in keys]
     missing = [place for place, key in enumerate(keys) if key is None or key not in known]
@@ -63,6 +77,22 @@ def remembered_together(
     if path is not None and before.keys() != kept.keys():
         _write(path, kept)
     return values
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Pages that are built side by side want the same values: the second finds what the first has worked out."""
+    lock = FileLock(path.with_name(f"{path.name.rsplit('.', 2)[0]}.lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except (OSError, NotImplementedError):  # where nothing can be written, or locked, each works for itself
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _path(what: str, campaign: str) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,27 +27,21 @@ class Varied:
     known: int
 
 
-def distinct_4(ids: Sequence[int]) -> float:
-    """Different runs of four tokens over all of them: 1 when none comes twice, near 0 in a loop."""
-    runs = list(zip(ids, ids[1:], ids[2:], ids[3:], strict=False))
-    return len(set(runs)) / len(runs) if runs else 1.0
-
-
 def without_repetitive(tables: Tables) -> Varied | None:
     """The tables without prompts that any of their runs answered repetitively; ``None`` where no answer is known.
 
     Whole prompts go, not single answers, so that all drafters are still compared on the same ones.
     """
-    requests = tables.requests_of(tables.runs, [*_USED, "output_ids"], having="output_ids")
-    ids = requests["output_ids"]
-    told = ids.notna() & requests["prompt_index"].notna() & requests["ok"].fillna(False).astype(bool)
+    requests = tables.requests_of(tables.runs, [*_USED, "distinct_4"], having="distinct_4")
+    distinct = requests["distinct_4"]
+    told = distinct.notna() & requests["prompt_index"].notna() & requests["ok"].fillna(False).astype(bool)
     if not told.any():
         return None
     keys = requests[told][["campaign", "run_id", "prompt_index"]].merge(
         tables.runs[["run_id", *_SENT]], on=["campaign", "run_id"], how="left"
     )
     asked = [*_SENT, "prompt_index"]
-    keys["repeats"] = [distinct_4(answer) < REPETITIVE for answer in ids[told]]
+    keys["repeats"] = (distinct[told] < REPETITIVE).to_numpy()
     keys["index"] = requests.index[told]
     keys["dropped"] = keys.groupby(asked, dropna=False)["repeats"].transform("any")
     prompts = keys.drop_duplicates(asked)

@@ -146,6 +146,7 @@ REQUESTS: tuple[Column, ...] = (
     Column("e2e_latency_s", "float", "s", "by the server", _REQ),
     Column("text_hash", "str", "", "hash of the answer's text", _REQ),
     Column("output_ids", "list", "", "tokens of the answer, where they were kept", _REQ),
+    Column("distinct_4", "float", "", "different runs of four tokens over all of the answer, 0 to 1", _REQ),
     Column("steps_histogram", "list", "", "verify steps by number of correct drafts, index = drafts", _REQ),
 )
 

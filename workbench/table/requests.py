@@ -49,6 +49,7 @@ def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
     row["output_ids"] = ids = _whole_numbers(record.get("output_ids"))
     if ids is None and record.get("output_ids") is not None:
         faults.append("output_ids is left out, not a list of whole numbers from 0,")
+    row["distinct_4"] = None if ids is None else distinct_4(ids)
     key = next((key for key in _HISTOGRAM_KEYS if record.get(key) is not None), None)
     if key is not None:
         row["steps_histogram"] = histogram = _whole_numbers(record[key])
@@ -67,6 +68,12 @@ def _outcome(record: Mapping[str, object], faults: list[str]) -> Row:
         faults.append("ok is left out, neither true nor false,")
     named = None if error in (None, "", False) else _clean(str(error))
     return {"ok": ok if isinstance(ok, bool) else named is None, "error": named}
+
+
+def distinct_4(ids: Sequence[int]) -> float:
+    """Different runs of four tokens over all of them: 1 when none comes twice, near 0 in a loop."""
+    runs = list(zip(ids, ids[1:], ids[2:], ids[3:], strict=False))
+    return len(set(runs)) / len(runs) if runs else 1.0
 
 
 def add_histograms(histograms: Iterable[Sequence[int]]) -> list[int]:
