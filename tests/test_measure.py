@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 from live_campaigns import PROMPTS, RUNS, briefly, of_case, play, run, run_folder, starts, states, status, write_project
+from model_folders import CONFIG, TARGET_CONFIG, draft_tensors, ones, write_folder
 
 from workbench import measure, recording
 from workbench.errors import InputError, Problem, RunFolderError, SpecError
+from workbench.hashes import weights_id
 from workbench.recording import alone
 from workbench.spec import RunState
 from workbench.store import read_campaign, read_requests, read_run
 from workbench.sweep import find_campaign
+
+# One byte differs from ones.
+OTHER = ("BF16", (8,), b"\x81\x3f" + b"\x80\x3f" * 7)
 
 
 @pytest.fixture
@@ -107,6 +112,69 @@ def test_what_is_measured_is_kept_and_force_measures_again(root: Path) -> None:
     # Another workload is another run.
     assert briefly(run(less, "workload.num_prompts=3")) == dict.fromkeys(two, "ok")
     assert len(list((root / "data" / "runs" / "small").glob("*/status.json"))) == 4
+
+
+def with_models(root: Path) -> tuple[Path, tuple[str, str]]:
+    """The drafter's folder, and settings by which the campaign has models that can be read."""
+    target = write_folder(root / "models" / "t", TARGET_CONFIG, {"w": ones(8)})
+    drafter = write_folder(root / "models" / "d", CONFIG, draft_tensors())
+    drafters = json.dumps([{"name": "d", "model_path": str(drafter)}])
+    return drafter, (f"target.model_path={target}", f"drafters={drafters}")
+
+
+def test_runs_of_a_drafter_that_is_another_one_now_are_not_kept_silently(root: Path) -> None:
+    drafter, models = with_models(root)
+    kept, less = dict.fromkeys(RUNS[:2], "kept"), (*models, "baseline_again=false")
+    assert briefly(run(*less)) == dict.fromkeys(RUNS[:2], "ok")
+    base, drafted = (read_run(run_folder(root, name)) for name in RUNS[:2])
+    target_id, drafter_id = weights_id(root / "models" / "t"), weights_id(drafter)
+    assert base.provenance.weights == {"target": target_id}
+    assert drafted.provenance.weights == {"target": target_id, "drafter": drafter_id}
+    os.utime(drafter / "model.safetensors")
+    assert briefly(run(*less)) == kept
+
+    write_folder(drafter, CONFIG, draft_tensors(norm__weight=OTHER))
+    about = (root / "data" / "runs" / "small" / "drafters.json").read_bytes()
+    with pytest.raises(SpecError, match=f"other weights of the drafter than lie in {drafter} now") as caught:
+        run(*less, 'drafters.0.notes="trained for longer"')
+    assert f"1 of the finished runs, first {drafted.spec.run_id}" in caught.value.what
+    # Nothing was started, and the old runs are still described as they were.
+    assert len(starts(root)) == 2 and read_run(drafted.path) == drafted
+    assert (root / "data" / "runs" / "small" / "drafters.json").read_bytes() == about
+    # The two ways out that the error names.
+    assert briefly(run(*less, "name=other")) == dict.fromkeys(RUNS[:2], "ok")
+    assert briefly(run(*less, force=True)) == dict.fromkeys(RUNS[:2], "ok")
+    assert read_run(drafted.path).provenance.weights == {"target": target_id, "drafter": weights_id(drafter)}
+    assert [path.name[: len(drafted.path.name)] for path in drafted.path.parent.glob("_kept/eagle3*")] == [
+        drafted.path.name
+    ]
+    assert briefly(run(*less)) == kept
+
+
+def test_another_config_of_the_target_concerns_the_baseline_too(root: Path) -> None:
+    _, models = with_models(root)
+    only = (*models, "only=baseline-default")
+    run(*only)
+    write_folder(root / "models" / "t", {**TARGET_CONFIG, "rope_theta": 5000.0})
+    with pytest.raises(SpecError, match="other weights of the target than lie in"):
+        run(*only)
+    # A run that is to be measured with more passes does not stay.
+    assert briefly(run(*only, "repeats=2")) == {RUNS[0]: "ok"}
+    assert briefly(run(*only, "repeats=2")) == {RUNS[0]: "kept"}
+
+
+def test_a_run_that_comes_back_after_a_failed_one_is_of_the_old_weights(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter, models = with_models(root)
+    less = (*models, "baseline_again=false")
+    run(*less)
+    write_folder(drafter, CONFIG, draft_tensors(norm__weight=OTHER))
+    play(monkeypatch, root, speculative=["--start-fault", "die"])
+    assert briefly(run(*less, force=True)) == {RUNS[0]: "ok", RUNS[1]: "failed"}
+    assert states(root)[RUNS[1]] == "ok"
+    with pytest.raises(SpecError, match="other weights of the drafter"):
+        run(*less)
 
 
 # --- what the server says it uses --------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ from live_campaigns import (
     status,
     write_project,
 )
+from live_campaigns import run as run_campaign
+from model_folders import CONFIG, draft_tensors, write_folder
 from scripted_server import running
 
 from workbench import run as run_module
@@ -44,6 +46,8 @@ from workbench.terminal import Lines
 
 GONE_S = 12.0
 STALLED = ["--fault", "stall@3+"]
+# One byte differs from ones.
+OTHER = ("BF16", (8,), b"\x81\x3f" + b"\x80\x3f" * 7)
 
 
 @pytest.fixture
@@ -176,6 +180,29 @@ def test_a_second_command_is_told_so_at_once(root: Path, capsys: pytest.CaptureF
         with alone(root / "data" / "runs" / "small", name):
             assert main(["run", "small"]) == RunFolderError.exit_code
         assert "another command measures this campaign now" in capsys.readouterr().err
+
+
+def test_other_weights_than_were_measured_are_said_before_a_kernel_starts(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drafter = write_folder(root / "models" / "d", CONFIG, draft_tensors())
+    drafters = json.dumps([{"name": "d", "model_path": str(drafter)}])
+    settings = (f"drafters={drafters}", "baseline_again=false")
+    (_, measured) = run_campaign(*settings)
+    write_folder(drafter, CONFIG, draft_tensors(norm__weight=OTHER))
+    more = [argument for setting in settings for argument in ("--set", setting)]
+    assert main(["run", "small", *more]) == 3
+    said = capsys.readouterr().err
+    assert f"than lie in {drafter} now: 1 of the finished runs, first {measured.run_id}" in said
+    assert "--set name=..." in said and "--force" in said
+    assert not (root / "data/runs/small/_notebooks").exists() and len(starts(root)) == 2
+
+    assert main(["run", "small", *more, "--dry-run"]) == 0
+    planned = capsys.readouterr().out
+    assert "1. baseline-default" in planned and "nothing would be started: " in planned
+    assert f"first {measured.run_id}" in planned
+    assert main(["run", "small", *more, "--dry-run", "--force"]) == 0
+    assert "nothing would be started" not in capsys.readouterr().out
 
 
 def test_a_dry_run_of_an_attached_server(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

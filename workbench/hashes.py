@@ -1,6 +1,7 @@
 """Hashes of files and folders. Of a large folder only files are read that changed since they were last hashed.
 
 What was hashed is kept in ``reports/.cache/hashes``: size, time and inode of a file tell whether it is as it was.
+The id of a checkpoint is another thing: a sample of its bytes, for it may be a terabyte.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from workbench.errors import UsageError
+from workbench.checkpoint import Checkpoint, TensorInfo, read_checkpoint
+from workbench.errors import CheckpointError, UsageError
 from workbench.files import replacing
 from workbench.paths import project_root, reports_dir, slug
 
 _FEW_FILES = 200  # are hashed as quickly as they are looked up
 _SETTLED_S = 2.0
+_PIECE_BYTES = 1 << 14
+_PIECES = 32
 Known = Mapping[str, list[object]]
 
 
@@ -52,6 +56,44 @@ def hash_folder(folder: Path, *, without: Set[str] = frozenset()) -> str:
     if kept_in is not None and seen != known:
         _write(kept_in, seen)
     return listing.hexdigest()
+
+
+def weights_id(folder: Path) -> str | None:
+    """16 hex digits that tell a checkpoint from what lay in its folder before; ``None`` without readable safetensors.
+
+    A SHA-256 over the bytes of ``config.json`` and of each safetensors file its name, size, header and a sample of its
+    data: the first and the last 16 KiB, and 16 KiB from the middle of each tensor, of 32 of them at most. Training
+    changes all of these at once; a change of single values elsewhere is not seen.
+    """
+    try:
+        checkpoint = read_checkpoint(folder)
+        return _sampled(checkpoint) if checkpoint.tensors else None
+    except (CheckpointError, OSError, ValueError):  # a path with a NUL in it
+        return None
+
+
+def _sampled(checkpoint: Checkpoint) -> str:
+    files: dict[Path, list[TensorInfo]] = {}
+    for tensor in checkpoint.tensors.values():
+        files.setdefault(tensor.file, []).append(tensor)
+    digest = hashlib.sha256((checkpoint.path / "config.json").read_bytes())
+    for path, tensors in files.items():
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            digest.update(f"\0{path.name}\0{size}\0".encode())
+            for start, length in _pieces(tensors, size):
+                file.seek(start)
+                digest.update(file.read(length))
+    return digest.hexdigest()[:16]
+
+
+def _pieces(tensors: Sequence[TensorInfo], size: int) -> Iterator[tuple[int, int]]:
+    """Where to read in a file, and how much: tensors are in the order of their data, which follows the header."""
+    yield 0, tensors[0].start + _PIECE_BYTES
+    for tensor in tensors[:: -(-len(tensors) // _PIECES)]:
+        length = min(tensor.size_bytes, _PIECE_BYTES)
+        yield tensor.start + (tensor.size_bytes - length) // 2, length
+    yield max(0, size - _PIECE_BYTES), _PIECE_BYTES
 
 
 def _files(folder: Path | str, inside: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -31,7 +31,7 @@ from workbench.launch.sharing import Company
 from workbench.launch.telemetry import sampled
 from workbench.load import RequestRecord, Windows, measure_window
 from workbench.load.records import NOT_SENT
-from workbench.models import located, prompts_of, texts_of
+from workbench.models import located, prompts_of, require_same_weights, texts_of, weights_of
 from workbench.packing import Job, Task, side_by_side
 from workbench.paths import project_root, runs_dir
 from workbench.preflight import check_campaign, refusals
@@ -103,7 +103,7 @@ def run_campaign(
     Raises
     ------
     SpecError
-        When a model folder is missing or there are too few prompts.
+        When a model folder is missing, there are too few prompts, or as `to_measure`.
     RunFolderError
         When another command measures this campaign now.
     InputError
@@ -115,8 +115,8 @@ def run_campaign(
     with alone(folder):
         plan = plan or plan_of(campaign, place)
         plan = plan if ray else located(plan)
+        todo = to_measure(folder, plan, force=force or place is not None)
         write_campaign(folder, plan.campaign)
-        todo = _todo(folder, plan, force=force or place is not None)
         refused = {} if allow_refused or place or ray else refusals(check_campaign(plan))
         waiting = [start for start in todo if start.runs and start.server_id not in refused]
         progress = Progress(waiting, plan.campaign.repeats, say)
@@ -129,8 +129,7 @@ def run_campaign(
             done = [_take_up(work, title, start, refused.get(start.server_id)) for title, start in titled(todo)]
     ended: list[Ended] = []
     for whole, start, new in zip(plan.starts, todo, done, strict=True):
-        ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs]
-        ended += new
+        ended += [Ended(run.run_id, RunState.OK, reused=True) for run in whole.runs if run not in start.runs] + new
     return ended
 
 
@@ -165,20 +164,24 @@ class _Work:
     company: Company = field(default_factory=Company)
 
 
-def _todo(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
-    """The starts with the runs that are still to be measured."""
+def to_measure(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
+    """The starts with the runs that are still to be measured; a finished run that was kept aside comes back.
+
+    Raises
+    ------
+    SpecError
+        When finished runs, which would stay, were measured with other weights than lie there now.
+    """
     if force:
         return list(plan.starts)
-    for run in (run for start in plan.starts for run in start.runs):
-        bring_back(folder / run.run_id, run)
-    return [
-        replace(start, runs=tuple(run for run in start.runs if not _is_there(folder, start, run)))
-        for start in plan.starts
-    ]
-
-
-def _is_there(folder: Path, start: Start, run: RunSpec) -> bool:
-    return is_measured(folder / run.run_id, run, alone=start.alone)
+    todo = []
+    for start in plan.starts:
+        for run in start.runs:
+            bring_back(folder / run.run_id, run)
+        left = (run for run in start.runs if not is_measured(folder / run.run_id, run, alone=start.alone))
+        todo.append(replace(start, runs=tuple(left)))
+    require_same_weights(folder, plan, anew={run.run_id for start in todo for run in start.runs})
+    return todo
 
 
 def _taken_up_together(
@@ -267,7 +270,7 @@ def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
     campaign = work.campaign
     gpus_needed = start.server.tp_size * start.server.dp_size if campaign.engine == "sglang" else 0
     with claim(gpus_needed, on_wait=work.say) as gpus, reserved_port() as port:
-        argv = server_argv(start, campaign, port=port, gpus=gpus or None)
+        argv, weights = server_argv(start, campaign, port=port, gpus=gpus or None), weights_of(start, campaign)
         with serve(
             argv,
             env=server_env(start, version=campaign.sglang_version),
@@ -279,7 +282,7 @@ def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
             cwd=project_root(),
         ) as server:
             grown = OwnLog(log)
-            yield Served(server, tuple(argv), gpus, grown.size, grown.faults, company=work.company)
+            yield Served(server, tuple(argv), gpus, grown.size, grown.faults, work.company, weights)
 
 
 # --- one run -----------------------------------------------------------------------------------------------------

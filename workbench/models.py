@@ -1,20 +1,26 @@
-"""Where the models of a campaign are on this machine, and its prompts in the tokens of its target."""
+"""Where the models of a campaign are on this machine and whether they are as they were, and its prompts in tokens."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from workbench.chat import load_chat
 from workbench.errors import MissingToolError, SpecError
-from workbench.paths import under_root
+from workbench.hashes import weights_id
+from workbench.paths import KEPT, under_root
 from workbench.prompts import Prompt, prompt_set, run_name, with_token_ids
-from workbench.sweep import CampaignSpec, Plan
+from workbench.spec import RunState
+from workbench.store import run_folders, try_run
+from workbench.sweep import CampaignSpec, Plan, Start
 
 SMOLLM2 = "smollm2-135m-instruct"
 """The one target that the embedded engine knows by name."""
+_OTHER_DISKS = frozenset({"ssh", "kubectl"})
+"""Launch prefixes behind which a path need not mean the folder that it means here."""
 
 
 def check_engine(campaign: CampaignSpec) -> None:
@@ -123,3 +129,73 @@ def _model_folder(campaign: CampaignSpec) -> str | None:
 
             return str(smollm2.smollm2_folder())
     return path and under_root(path)
+
+
+# --- whether they are as they were -------------------------------------------------------------------------------
+
+
+def weights_of(start: Start, campaign: CampaignSpec) -> dict[str, str]:
+    """The `weights_id` of what a start serves, by ``target`` and ``drafter``; what cannot be read here has none."""
+    paths = {} if _is_elsewhere(campaign) else _served_paths(start, campaign)
+    found = {whose: weights_id(Path(path)) for whose, path in paths.items()}
+    return {whose: known for whose, known in found.items() if known is not None}
+
+
+def require_same_weights(folder: Path, plan: Plan, *, anew: Set[str] = frozenset()) -> None:
+    """Raise what `changed_weights` finds.
+
+    Raises
+    ------
+    SpecError
+        Before anything is started or written.
+    """
+    changed = changed_weights(folder, plan, anew=anew)
+    if changed is not None:
+        raise changed
+
+
+def changed_weights(folder: Path, plan: Plan, *, anew: Set[str] = frozenset()) -> SpecError | None:
+    """Why a plan cannot go on in its campaign's folder: finished runs there were measured with other weights.
+
+    Of these runs only those count whose target or drafter the plan serves too, and which say what they were measured
+    with. ``anew`` are the ids of runs that are measured again in any case.
+    """
+    if _is_elsewhere(plan.campaign) or not folder.is_dir():
+        return None
+    planned = {path for start in plan.starts for path in _served_paths(start, plan.campaign).values()}
+    now = functools.cache(weights_id)
+    changed: dict[tuple[str, str], list[str]] = {}
+    for path in run_folders(folder):
+        run = try_run(path, [])
+        if run is None or run.status.status is not RunState.OK or path.name in anew:
+            continue
+        for whose, model in _paths(run.spec.target.model_path, run.spec.drafter_path).items():
+            then = (run.provenance.weights or {}).get(whose)
+            if then is not None and model in planned and now(Path(model)) not in (None, then):
+                changed.setdefault((whose, model), []).append(path.name)
+    return _changed(folder, changed) if changed else None
+
+
+def _changed(folder: Path, changed: Mapping[tuple[str, str], Sequence[str]]) -> SpecError:
+    said = [
+        f"measured with other weights of the {whose} than lie in {model} now: {len(runs)} of the finished runs, "
+        f"first {runs[0]}"
+        for (whose, model), runs in changed.items()
+    ]
+    advice = (
+        "measure under another name, which keeps these (--set name=...), or measure anew: `workbench run --force` "
+        f"moves the old folders of its runs to {KEPT}; those of others, by `workbench tune` say, have to be moved away"
+    )
+    return SpecError("; ".join(said), where=folder, next_step=advice)
+
+
+def _is_elsewhere(campaign: CampaignSpec) -> bool:
+    return bool(campaign.launch_prefix) and PurePath(campaign.launch_prefix[0]).name in _OTHER_DISKS
+
+
+def _served_paths(start: Start, campaign: CampaignSpec) -> dict[str, str]:
+    return _paths(campaign.target.model_path, start.drafter.model_path if start.drafter else None)
+
+
+def _paths(target: str | None, drafter: str | None) -> dict[str, str]:
+    return {whose: under_root(path) for whose, path in (("target", target), ("drafter", drafter)) if path}

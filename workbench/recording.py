@@ -56,7 +56,7 @@ class Served:
     """A server while it is measured: its command line (empty when somebody else runs it) and its GPUs.
 
     ``log_size`` tells the size of its log so far, ``None`` when there is none; ``log_faults`` grows by what was found
-    to be missing from it. ``company`` is who works on the machine meanwhile.
+    to be missing from it. ``company`` is who works on the machine meanwhile, ``weights`` as in `Provenance`.
     """
 
     server: Server
@@ -65,6 +65,7 @@ class Served:
     log_size: Callable[[], int] | None = None
     log_faults: Sequence[str] = ()
     company: Company = field(default_factory=Company)
+    weights: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -336,6 +337,7 @@ def _provenance(run: RunSpec, campaign: CampaignSpec, served: Served | None) -> 
         servers_alive=None if served is None or attached else count_servers(served.gpus),
         places=None if served is None or attached else served.company.most,
         cpus=listed(my_cpus()) if served and not attached and inherited(campaign.launch_prefix) else None,
+        weights=dict(served.weights) or None if served else None,
         versions=versions(),
         git_sha=code_version(),
         argv=tuple(shown_argv(served.argv)) if served else (),

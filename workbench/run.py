@@ -16,8 +16,8 @@ from workbench.attached import attachment
 from workbench.cluster import LOCAL, check_ray
 from workbench.errors import InputError, NotebookError, SpecError, UsageError
 from workbench.files import require_there
-from workbench.measure import plan_of
-from workbench.models import check_engine, check_target
+from workbench.measure import plan_of, to_measure
+from workbench.models import changed_weights, check_engine, check_target
 from workbench.notebook import NotebookRun, run_notebook
 from workbench.paths import COMMAND_LOCK, RUN_NOTEBOOKS, notebooks_dir, runs_dir, under_root
 from workbench.prompts import is_file_name
@@ -126,7 +126,11 @@ def dry_run(request: Request) -> str:
     campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
     place = attachment(request.attach, request.log)
     plan = plan_of(campaign, place)
-    return live.dry_run(plan) if place is None else live.attached_run(plan, place.url)
+    if place is not None:
+        return live.attached_run(plan, place.url)
+    anew = {run.run_id for run in live.missing(plan)}
+    changed = None if request.force else changed_weights(runs_dir() / campaign.name, plan, anew=anew)
+    return live.dry_run(plan) + ("" if changed is None else f"\nnothing would be started: {changed.render()}")
 
 
 def run(request: Request, lines: Lines) -> Outcome:
@@ -136,7 +140,7 @@ def run(request: Request, lines: Lines) -> Outcome:
     ------
     WorkbenchError
         When the campaign file is invalid, a model or an engine is missing, no server answers at the URL, nothing can
-        be written, or another command measures this campaign.
+        be written, another command measures this campaign, or as `to_measure`.
     """
     parameters = request.parameters()
     campaign = find_campaign(str(parameters["campaign"]), _listed(parameters["settings"]))
@@ -153,8 +157,8 @@ def run(request: Request, lines: Lines) -> Outcome:
         raise SpecError(f"nothing can be started ({reasons})", where=request.campaign, next_step=advice)
     folder = runs_dir() / campaign.name
     with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
-        with alone(folder):
-            pass  # a notebook by hand measures it
+        with alone(folder):  # else a notebook by hand measures it
+            to_measure(folder, plan, force=request.force or place is not None)
         return _execute(plan, folder / RUN_NOTEBOOKS / NOTEBOOK, parameters, lines)
 
 

@@ -239,7 +239,8 @@ class Provenance(Frozen):
 
     ``places`` is how many servers were started or measured at once, this one included, by the command that measured
     it; ``cpus`` those that server and client could use, as Linux lists them (``0-3,8``). ``node`` is the one of a
-    cluster, numbered by that command, and ``places`` then counts this node's.
+    cluster, numbered by that command, and ``places`` then counts this node's. ``weights`` are the `weights_id` of what
+    was served, by ``target`` and ``drafter``, as the folders were when the server was started.
     """
 
     origin: Origin
@@ -252,6 +253,7 @@ class Provenance(Frozen):
     places: Count | None = None
     cpus: str | None = None
     node: str | None = None
+    weights: dict[str, str] | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     git_sha: str | None = None
     argv: tuple[str, ...] = ()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from live_campaigns import play, starts, write_campaign, write_project
+from model_folders import TARGET_CONFIG, ones, write_folder, zeros
 
 from workbench.errors import SpecError
 from workbench.paths import runs_dir
@@ -97,6 +99,21 @@ def test_a_further_visit_has_a_folder_of_its_own(root: Path) -> None:
     assert run.run_id.startswith("baseline-default-again-c1-")
     assert run.content_hash() == plan.starts[0].runs[0].content_hash()
     assert len(read_state(folder, plan).of("baseline-default")) == 1
+
+
+def test_a_search_does_not_go_on_from_runs_of_other_weights(root: Path) -> None:
+    target = write_folder(root / "models" / "t", TARGET_CONFIG, {"w": ones(8)})
+    request = Request("small", (f"target.model_path={target}",), budget_minutes=0.0)
+    tune(request, QUIET)
+    assert "nothing would be started" not in dry_run(request)
+    write_folder(target, TARGET_CONFIG, {"w": zeros(8)})
+    with pytest.raises(SpecError, match=r"weights of the target than lie in .*1 of the finished runs, first base"):
+        tune(request, QUIET)
+    assert len(starts(root)) == 1
+    assert "nothing would be started: " in dry_run(request)
+    # One of the ways out that the error names.
+    tune(replace(request, settings=(*request.settings, "name=other")), QUIET)
+    assert len(starts(root)) == 2
 
 
 def test_looking_takes_half_the_passes_and_deciding_all(root: Path) -> None:

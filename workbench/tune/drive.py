@@ -14,7 +14,7 @@ from workbench.analysis.frames import records
 from workbench.errors import LaunchError, SpecError
 from workbench.launch.argv import server_argv, server_env
 from workbench.measure import run_campaign
-from workbench.models import check_engine, check_target, located
+from workbench.models import changed_weights, check_engine, check_target, located, require_same_weights
 from workbench.paths import COMMAND_LOCK, TUNED, runs_dir
 from workbench.preflight import check_campaign, refusals
 from workbench.progress import OVERWRITE, Say
@@ -83,8 +83,8 @@ def tune(request: Request, lines: Lines) -> Outcome:
     Raises
     ------
     WorkbenchError
-        When the campaign file is invalid, a model or an engine is missing, the baseline cannot be measured, or another
-        command measures this campaign.
+        When the campaign file is invalid, a model or an engine is missing, the baseline cannot be measured, another
+        command measures this campaign, or what is measured was measured with other weights than lie there now.
     """
     campaign = request.read()
     check_target(campaign)
@@ -94,6 +94,7 @@ def tune(request: Request, lines: Lines) -> Outcome:
         lines.say(f"left out: {name}, {why}")
     folder = runs_dir() / campaign.name
     with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
+        require_same_weights(folder, plan)
         state = _search(campaign, plan, folder, request.budget_minutes, lines)
         at = position(state)
         _write(folder, campaign, plan, state, at, refused)
@@ -121,6 +122,8 @@ def dry_run(request: Request) -> str:
     lines.append("then, one at a time, whatever may still be the fastest" if first or following else "all is decided")
     hours = plan.gpu_hours
     lines.append("the full grid: " + ("not estimated" if hours is None else f"about {60 * hours:.0f} GPU minutes"))
+    if (changed := changed_weights(folder, plan)) is not None:
+        lines.append(f"nothing would be started: {changed.render()}")
     return "\n".join(lines)
 
 
