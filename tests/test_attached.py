@@ -244,7 +244,7 @@ def test_a_run_says_that_its_log_was_rotated_meanwhile(root: Path, log: Path, mo
 
     with running("--model-path", "m", log=log) as url:
         measured(url=url, log=log)
-        assert "reason" not in status(run_folder(root, "attached"))
+        assert REPLACED not in status(run_folder(root, "attached")).get("reason", "")
         monkeypatch.setattr(LogCopy, "catch_up", rotated_before)
         (ended,) = measured(url=url, log=log)
     assert (ended.state, ended.reason) == ("ok", None)

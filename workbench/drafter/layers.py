@@ -12,8 +12,9 @@ from workbench.drafter.shape import LlamaShape
 
 # Up to this many rows, W x^T streams the weights once, where x W^T on a CPU packs them first: 59 against 78 ms for the
 # layers of SmolLM2-135M at 4 rows (Zen 3, one thread, torch 2.13), as long as the result is laid out row by row again:
-# left transposed, it makes every operation behind it slower (106 ms).
-_FEW_ROWS = 5
+# left transposed, it makes every operation behind it slower (106 ms). With the output layer and two threads: 60 against
+# 114 ms at 8 rows, 95 against 128 at 16, 186 against 241 at 64.
+_FEW_ROWS = 64
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
