@@ -9,7 +9,6 @@ import base64
 import functools
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from workbench import __version__
 from workbench.analysis.wording import number
 from workbench.errors import UsageError
+from workbench.markup import sentence
 from workbench.paths import reports_dir
 from workbench.provenance import provenance_facts, provenance_rows, redact
 from workbench.store import write_atomic, write_json
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ACTIONS = 3  # what stands above the findings; each finding has its own
-# Flags, which may not be broken, up to what fits a line of a narrow screen; a name that reads badly when it is.
-_FLAG = re.compile(r"(?<![\w-])(?:--[a-z][a-z0-9-]{0,37}|EAGLE-\d)(?![\w-])")
 # Meta tags cannot forbid a redirect; what is shown is therefore cleaned of <meta> as well.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
@@ -167,12 +165,6 @@ def _fault(diagnosis: Diagnosis) -> Literal["found", "suspected", "none"] | None
     return "suspected" if faults else "none"
 
 
-def keep_flags(text: str) -> Markup:
-    """Escaped text in which command-line flags are not broken over two lines; copying gives the text as it was."""
-    # The pattern holds no character that escaping makes or changes.
-    return Markup(_FLAG.sub(r'<span class="flag">\g<0></span>', str(escape(text))))  # noqa: S704
-
-
 def _short_title(finding: Finding) -> str:
     """The rule's name as words, short enough for the contents."""
     words = finding.rule.replace("_", " ")
@@ -252,6 +244,6 @@ def _environment() -> Environment:
     )
     style = (TEMPLATES / "pages" / "style.css").read_text(encoding="utf-8")
     environment.globals.update(csp=CONTENT_SECURITY_POLICY, css=Markup(style), version=__version__)  # noqa: S704
-    environment.filters.update(figure=figure_text, when=when, flags=keep_flags, word=word_of)
+    environment.filters.update(figure=figure_text, when=when, flags=sentence, word=word_of)
     environment.filters.update(first_line=lambda text: text.partition("\n")[0])
     return environment

@@ -13,6 +13,7 @@ from workbench.analysis.diagnosis import Diagnosis, Finding
 from workbench.analysis.key_figures import KeyFigures
 from workbench.analysis.wording import count, few
 from workbench.errors import Problem
+from workbench.markup import sentence
 from workbench.spec import CampaignInfo
 from workbench.theme.show import digits, display_html, heading, table_html
 
@@ -26,8 +27,8 @@ _FEW_PLACES = 3
 
 def answer(said: Answer) -> None:
     """The page's first sentence, and what to do next."""
-    html = Markup('<p class="wb-answer">{}</p>').format(said.sentence)
-    html += Markup("").join(Markup("<p>Next: {}</p>").format(action) for action in said.actions)
+    html = Markup('<p class="wb-answer">{}</p>').format(sentence(said.sentence))
+    html += Markup("").join(Markup("<p>Next: {}</p>").format(sentence(action)) for action in said.actions)
     display_html(html, "\n".join((said.sentence, *(f"Next: {action}" for action in said.actions))))
 
 
@@ -51,13 +52,14 @@ def points(said: Answer) -> None:
         note("Nothing more follows from the data of this campaign.")
 
 
-def commands(lines: Mapping[str, str]) -> None:
-    """Command lines to copy, each under what it is for."""
+def commands(lines: Mapping[str, str], *, empty: str) -> None:
+    """Command lines to copy, each under what it is for; ``empty`` where there is none."""
+    if not lines:
+        return note(empty)
     html = Markup("").join(
         Markup('<p>{}:</p><pre tabindex="0"><code>{}</code></pre>').format(what, line) for what, line in lines.items()
     )
-    if lines:
-        display_html(html, "\n".join(f"{what}:\n{line}" for what, line in lines.items()))
+    display_html(html, "\n".join(f"{what}:\n{line}" for what, line in lines.items()))
 
 
 def table(
@@ -113,12 +115,12 @@ def _cell(value: object) -> str:
 def plain(text: str) -> None:
     """Sentences; nothing where there is none."""
     if text:
-        display_html(Markup("<p>{}</p>").format(text), text)
+        display_html(Markup("<p>{}</p>").format(sentence(text)), text)
 
 
 def note(text: str) -> None:
     """One sentence in place of something that cannot be shown."""
-    display_html(Markup('<p class="wb-empty">{}</p>').format(text), text)
+    display_html(Markup('<p class="wb-empty">{}</p>').format(sentence(text)), text)
 
 
 def campaign(campaigns: Mapping[str, CampaignInfo]) -> None:
@@ -211,5 +213,5 @@ def _finding(finding: Finding) -> Markup:
 
 
 def _list(items: Iterable[str]) -> Markup:
-    inside = Markup("").join(Markup("<li>{}</li>").format(item) for item in items)
+    inside = Markup("").join(Markup("<li>{}</li>").format(sentence(item)) for item in items)
     return Markup("<ul>{}</ul>").format(inside) if inside else Markup("")
