@@ -74,7 +74,7 @@ def table(
         return
     kept, folded = _folded(shown)
     whole = shown if data is None else data
-    html = table_html(kept, caption=caption, name=name, empty=empty, missing="\N{EN DASH}", data=whole)
+    html = table_html(kept, caption=caption, name=name, empty=sentence(empty), missing="\N{EN DASH}", data=whole)
     if folded:
         html += Markup('<p class="wb-empty">{}</p>').format(" ".join(folded))
     text = kept.head(_TEXT_ROWS).to_string(index=False) if len(kept) else empty

@@ -57,6 +57,7 @@ def test_what_a_report_needs_is_left() -> None:
 
 def test_plain_text() -> None:
     assert plain_text("<p>It <b>pays</b> &lt;not&gt;</p><script>x</script><style>y</style>") == "It pays <not>"
+    assert plain_text("<p>Try <code>workbench tune</code>.</p>") == "Try `workbench tune`."
     html = "<p>It\n pays.</p><p>Next: <em>go</em></p><ul><li>one<br>two</li><li></li></ul><div>three</div>"
     assert plain_text(html) == "It pays.\nNext: go\none\ntwo\nthree"
 

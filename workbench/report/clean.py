@@ -66,8 +66,11 @@ def clean(html: str) -> Markup:
 
 
 def plain_text(html: str) -> str:
-    """The text of a piece of HTML, without script and style, a line for each paragraph or list item."""
+    """The text of a piece of HTML, without script and style, a line a paragraph or list item, code in backticks."""
     soup = BeautifulSoup(clean(html.replace("\n", " ")), "html.parser")
+    for code in soup.find_all("code"):
+        code.insert(0, "`")
+        code.append("`")
     for block in soup.find_all(_BLOCKS):
         block.append("\n")
     lines = (" ".join(line.split()) for line in soup.get_text().split("\n"))
