@@ -47,5 +47,6 @@ def test_fifty_answers_are_the_same_with_and_without_drafts_and_drafts_are_accep
         tokens, accepted = answer(chain, ids)
         assert tokens == answer(plain, ids)[0], prompt.index
         correct.extend(accepted)
-    # 1.66 over 80 whole answers (the drafter's README), standard deviation 0.03 there, more over 50 beginnings.
-    assert 1 + sum(correct) / len(correct) == pytest.approx(1.66, abs=0.15)
+    # 2.09 (95 % 1.97-2.22) from a walk along these answers, without the decoder: `workbench evaluate FOLDER --prompts
+    # mt_bench --limit 50 --max-new-tokens 64 --steps 3 --dtype float32`.
+    assert 1 + sum(correct) / len(correct) == pytest.approx(2.09, abs=0.1)
