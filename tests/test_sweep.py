@@ -311,6 +311,7 @@ def test_the_shipped_campaigns() -> None:
     counts = {path.stem: len(expand(read_campaign_file(path)).starts) for path in CAMPAIGNS.glob("*.yaml")}
     assert counts.keys() == {
         "quickstart",
+        "cpu_drafters",
         "h200_best_drafter",
         "h200_smollm2",
         "h200_variants",
