@@ -244,6 +244,6 @@ def _environment() -> Environment:
     )
     style = (TEMPLATES / "pages" / "style.css").read_text(encoding="utf-8")
     environment.globals.update(csp=CONTENT_SECURITY_POLICY, css=Markup(style), version=__version__)  # noqa: S704
-    environment.filters.update(figure=figure_text, when=when, flags=sentence, word=word_of)
+    environment.filters.update(figure=figure_text, when=when, sentence=sentence, word=word_of)
     environment.filters.update(first_line=lambda text: text.partition("\n")[0])
     return environment

@@ -208,7 +208,7 @@ def _diagnosis(server: str, diagnosis: Diagnosis) -> Markup:
 def _finding(finding: Finding) -> Markup:
     kind = finding.certainty.value if finding.is_fault else "note"
     return Markup('<div class="finding"><p><span class="badge {0}">{0}</span> {1}</p>{2}<p>Next: {3}</p></div>').format(
-        kind, finding.title, _list(finding.evidence), finding.next_action
+        kind, sentence(finding.title), _list(finding.evidence), sentence(finding.next_action)
     )
 
 

@@ -8,7 +8,7 @@ from answer_tables import costs_of
 from scaling_tables import drafters
 
 from workbench.analysis.answers import dominates, gain_words
-from workbench.analysis.campaign import scaling_answer, scaling_fits, scaling_points
+from workbench.analysis.campaign import offline_fits, scaling_answer, scaling_fits, scaling_points
 from workbench.analysis.scaling import ScalingFit, fit_scaling, scaling_groups, scaling_points_df
 
 
@@ -78,7 +78,7 @@ def test_the_first_trial() -> None:
         "What changes accept length most is the number of draft steps: from 1 draft step to 6 (n24000L)"
     )
     assert "from 500 to 22,383 training samples +0.37" in said and "optimizer steps" not in said
-    answer = scaling_answer(tables, costs, fits)
+    answer = scaling_answer(tables, costs, fits, offline_fits(tables, costs))
     assert answer.points[0].startswith("Offline and served accept length agree within 0.07")
     assert answer.points[1] == said
     assert answer.headline["gain per doubling"] == gain_words(main) == "+0.08 (0.06-0.10)"

@@ -18,6 +18,7 @@ from workbench.analysis.campaign import (
     compare_answer,
     diagnose_logs,
     draft_tokens_answer,
+    offline_fits,
     scaling_answer,
     scaling_fits,
     throughput_answer,
@@ -52,7 +53,7 @@ def draft_page(tables: Tables) -> Answer:
 
 def scaling_page(tables: Tables) -> Answer:
     costs = costs_of(tables)
-    return scaling_answer(tables, costs, scaling_fits(tables, costs))
+    return scaling_answer(tables, costs, scaling_fits(tables, costs), offline_fits(tables, costs))
 
 
 def throughput_page(tables: Tables) -> Answer:

@@ -10,6 +10,7 @@ from analysis_tables import recorded
 from answer_tables import costs_of
 from scaling_tables import curve
 
+from workbench.analysis.answers import Answer
 from workbench.analysis.campaign import offline_fits, scaling_answer, scaling_fits
 from workbench.analysis.scaling import fit_scaling, offline_points_df, point_columns
 from workbench.spec import CampaignInfo
@@ -45,6 +46,11 @@ def study(offsets: tuple[float, ...] = (0.0,)) -> Tables:
 
 def points(tables: Tables) -> pd.DataFrame:
     return offline_points_df(tables.drafters, tables.offline, {"c": "T"}, point_columns(tables.runs))
+
+
+def answer_of(tables: Tables) -> Answer:
+    costs = costs_of(tables)
+    return scaling_answer(tables, costs, scaling_fits(tables, costs), offline_fits(tables, costs))
 
 
 def test_one_point_a_drafter_and_prompt_set_at_three_steps() -> None:
@@ -104,8 +110,7 @@ def test_the_offline_curve_is_that_of_the_served_prompts_and_counts_its_seeds() 
     offline = pd.concat([tables.offline.assign(served_as=served), frame(OFFLINE, [*more, extra])], ignore_index=True)
     drafters = pd.concat([tables.drafters, frame(DRAFTERS, [drafter(4000)])], ignore_index=True)
     tables = replace(tables, offline=offline, drafters=drafters)
-    costs = costs_of(tables)
-    answer = scaling_answer(tables, costs, scaling_fits(tables, costs))
+    answer = answer_of(tables)
     (said,) = [point for point in answer.points if point.startswith("Offline, over")]
     assert "over 6 drafters" in said and "(95 %" in said and "mix, 3 steps" in said
     assert said.endswith("There seeds of one size differ by 0.03 in the median, 0.03 at most.")
@@ -117,19 +122,16 @@ def test_another_training_on_the_largest_size_is_told_from_walks_too() -> None:
     longer = drafter(2000, 9, recipe="longer")
     offline = pd.concat([tables.offline, frame(OFFLINE, [walk(2000, 2.4, 9)])], ignore_index=True)
     tables = replace(tables, offline=offline, drafters=pd.concat([tables.drafters, frame(DRAFTERS, [longer])]))
-    costs = costs_of(tables)
-    points_said = scaling_answer(tables, costs, scaling_fits(tables, costs)).points
+    points_said = answer_of(tables).points
     (said,) = [point for point in points_said if point.startswith("Offline: Another training")]
     assert "n2000-9, reaches 2.40 against 1.7" in said and "beyond their intervals" in said
 
 
 def test_the_page_says_the_offline_curve_where_it_stands_on_more_drafters() -> None:
     tables = study((-0.02, 0.0, 0.02))
-    costs = costs_of(tables)
-    said = [point for point in scaling_answer(tables, costs, scaling_fits(tables, costs)).points if "Offline" in point]
+    said = [point for point in answer_of(tables).points if "Offline" in point]
     assert len(said) == 1
     assert said[0].startswith("Offline, over 9 drafters: Each doubling of the training samples adds 0.10")
     few = study()
-    costs = costs_of(few)
-    assert not any("Offline, over" in point for point in scaling_answer(few, costs, scaling_fits(few, costs)).points)
-    assert len(offline_fits(few, costs)) == 1
+    assert not any("Offline, over" in point for point in answer_of(few).points)
+    assert len(offline_fits(few, costs_of(few))) == 1

@@ -14,6 +14,7 @@ from workbench.analysis.campaign import (
     compare_answer,
     diagnose_logs,
     draft_tokens_answer,
+    offline_fits,
     scaling_answer,
     scaling_fits,
     throughput_answer,
@@ -89,7 +90,7 @@ def pages(tables: Tables) -> dict[str, Answer]:
         "campaign": campaign_answer(tables, costs, speedups, diagnose_logs(tables)),
         "draft tokens": draft_tokens_answer(tables, costs, speedups),
         "throughput": throughput_answer(tables, costs, speedups),
-        "scaling": scaling_answer(tables, costs, scaling_fits(tables, costs)),
+        "scaling": scaling_answer(tables, costs, scaling_fits(tables, costs), offline_fits(tables, costs)),
         "compare": compare_answer(tables, costs, speedups),
     }
 

@@ -219,11 +219,21 @@ def scaling_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.Data
     interval.
     """
     requests = tables.requests_of(drafted_runs(tables.runs), USED)
-    points = scaling_points_df(tables.runs, requests)
+    return _fits(scaling_points_df(tables.runs, requests), costs, requests)
+
+
+def _fits(
+    points: pd.DataFrame,
+    costs: pd.DataFrame,
+    requests: pd.DataFrame | None = None,
+    served_as: Mapping[str, str] | None = None,
+) -> dict[str, tuple[pd.DataFrame, ScalingFit]]:
+    """``served_as`` are the prompt sets of served runs by those of the points, where they are called otherwise."""
     shared = answers.shared_level(costs)
     fitted: dict[str, tuple[pd.DataFrame, ScalingFit]] = {}
     for name, group in scaling_groups(points):
-        level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(group, costs)
+        own = group if served_as is None else group.assign(prompt_set=group["prompt_set"].map(served_as))
+        level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(own, costs)
         fitted[name] = group, fit_scaling(group, requests, break_even=level, break_even_interval=ends)
     return fitted
 
@@ -244,14 +254,8 @@ def offline_fits(tables: Tables, costs: pd.DataFrame) -> dict[str, tuple[pd.Data
     """
     targets = {name: info.target for name, info in tables.campaigns.items()}
     points = offline_points_df(tables.drafters, tables.offline, targets, point_columns(tables.runs))
-    served = tables.offline.dropna(subset=["served_as"]).set_index("prompt_set")["served_as"].to_dict()
-    shared = answers.shared_level(costs)
-    fitted: dict[str, tuple[pd.DataFrame, ScalingFit]] = {}
-    for name, group in scaling_groups(points):
-        as_served = group.assign(prompt_set=group["prompt_set"].map(served))
-        level, ends = (shared.value, (shared.low, shared.high)) if shared else _own_level(as_served, costs)
-        fitted[name] = group, fit_scaling(group, break_even=level, break_even_interval=ends)
-    return fitted
+    served = tables.offline.dropna(subset=["served_as"])
+    return _fits(points, costs, served_as=dict(zip(served["prompt_set"], served["served_as"], strict=True)))
 
 
 def _offline_curve(tables: Tables, walked: Fits, main: ScalingFit | None) -> ScalingFit | None:
@@ -295,15 +299,14 @@ def scaling_points(fits: Fits) -> pd.DataFrame:
     return pd.concat([group for group, _ in fits.values()]) if fits else pd.DataFrame()
 
 
-def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits) -> Answer:
-    """What more training data brings, and how far to believe it."""
+def scaling_answer(tables: Tables, costs: pd.DataFrame, fits: Fits, walked: Fits) -> Answer:
+    """What more training data brings, and how far to believe it; ``walked`` are the `offline_fits`."""
     costs = sound_rows(costs, tables)
     missing = answers.never_measured(costs)
     before = answers.missing_sentence(missing) if missing else answers.fixed_cost(costs)
     lone = keep(*_lone_sizes(tables))
     curves = [fit for _, fit in fits.values() if fit.num_sizes > 1]
     gap = answers.offline_gap(tables.runs, tables.offline) or answers.offline_agrees(tables.runs, tables.offline)
-    walked = offline_fits(tables, costs)
     if not curves:
         points = keep(gap, *_offline_sentences(walked, _offline_curve(tables, walked, None)), answers.break_even(costs))
         return Answer(joined(lone) or answers.no_curve(scaling_points(fits)), points, keep(before), headline(costs))

@@ -171,7 +171,8 @@ class Curve(Displayed):
         self._fits = pages.scaling_fits(tables, costs)
         self.fit: ScalingFit | None = views.main_curve(self._fits)
         self.points = pages.scaling_points(self._fits)
-        self.sentence = pages.scaling_answer(tables, costs, self._fits).sentence
+        # What walks tell stands in the evidence, never in the sentence.
+        self.sentence = pages.scaling_answer(tables, costs, self._fits, {}).sentence
 
     def _show(self) -> None:
         show.plain(self.sentence)

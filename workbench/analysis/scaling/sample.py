@@ -47,22 +47,20 @@ def make_sample(usable: pd.DataFrame, requests: pd.DataFrame | None, x: str, n_b
     weights = np.ones_like(y)
     means = "no interval: no per-request data of several prompts"
     resampled = _resampled_points(usable, requests, n_boot, seed)
+    picks, added, borrowed = _resampled_seeds(usable, x, n_boot, seed)
     if resampled is not None:
         variance = np.nanvar(resampled, axis=0)
         if (variance > 0).all():
             weights = 1 / variance[None, :]
-        picks, added, borrowed = _resampled_seeds(usable, x, n_boot, seed)
         means = "evaluation error only"
         if borrowed is not None:
             means = f"evaluation and training error{borrowed and f', the latter {borrowed}'}"
         y = np.vstack([y, np.take_along_axis(resampled, picks, axis=1) + added])
         weights = np.vstack([weights, weights[0][picks]])
-    else:
-        picks, added, borrowed = _resampled_seeds(usable, x, n_boot, seed)
-        if borrowed is not None:
-            means = f"training error only{borrowed and f', {borrowed}'}"
-            y = np.vstack([y, y[0][picks] + added])
-            weights = np.ones_like(y)
+    elif borrowed is not None:
+        means = f"training error only{borrowed and f', {borrowed}'}"
+        y = np.vstack([y, y[0][picks] + added])
+        weights = np.ones_like(y)
     steps = usable["num_steps"].iloc[0]
     ceiling = float("nan") if pd.isna(steps) else float(steps) + 1
     return Sample(usable, x, usable[x].to_numpy(dtype=np.float64), y, weights, ceiling, means)
