@@ -194,9 +194,12 @@ def test_answers_of_a_server_that_is_started(
     script = write_text(tmp_path / "serve.py", "from workbench.reference.__main__ import main\nmain()\n")
     launch = LAUNCH.format(names=list(ENVIRONMENT), printed=list(PRINTED.values()), script=str(script))
     write_text(tmp_path / "launch.py", launch)
-    monkeypatch.setattr(
-        serving, "server_argv", lambda *a, **k: [sys.executable, str(tmp_path / "launch.py"), *server_argv(*a, **k)[3:]]
-    )
+
+    def told(*a: Any, **k: Any) -> list[str]:
+        argv = server_argv(*a, **k)
+        return [sys.executable, str(tmp_path / "launch.py"), *argv[argv.index("workbench.reference") + 1 :]]
+
+    monkeypatch.setattr(serving, "server_argv", told)
     order = ("answers", "--target", target, "--prompts", write_prompts(project / "p.jsonl", 5), "--temperature", 0)
     assert call(capsys, *order, "--engine", "reference", "--max-new-tokens", 4, "--out", project / "corpus")[0] == 0
     assert b"HF_TOKEN=****" in (project / "corpus" / "server.log").read_bytes()
