@@ -303,6 +303,16 @@ def test_resolved_settings_are_read_as_they_are(tmp_path: Path) -> None:
     assert read_run(tmp_path / "c" / "r").resolved == {"tp_size": 8, "nested": {"a": [1]}}
 
 
+@pytest.mark.parametrize(("cut", "found"), [(None, {"tp_size": 8}), (-9, None)])
+def test_resolved_settings_may_be_packed(tmp_path: Path, cut: int | None, found: object) -> None:
+    folder = write_campaign(tmp_path / "c")
+    write_run(folder / "r")
+    (folder / "r" / "resolved.json.gz").write_bytes(gzip.compress(b'{"tp_size": 8}')[:cut])
+    (run,) = read_campaign(folder).runs
+    assert run.resolved == found
+    assert [where for where, _ in said(folder)] == ([] if found else ["r/resolved.json.gz"])
+
+
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
     folder = write_campaign(tmp_path / "c")
     write_run(folder / "r")

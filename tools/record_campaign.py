@@ -24,8 +24,8 @@ from workbench.paths import TUNED, recorded_dir, slug
 from workbench.spec import Origin, Provenance, RunState, RunStatus
 from workbench.store import SERVERS, write_json
 
-TEXTS = ("spec.json", "resolved.json", "windows.json")
-PACKED = ("requests.jsonl", "gpu.jsonl", "metrics.before.prom", "metrics.after.prom")
+TEXTS = ("spec.json", "windows.json")
+PACKED = ("requests.jsonl", "gpu.jsonl", "resolved.json", "metrics.before.prom", "metrics.after.prom")
 KEPT = (RunState.OK, RunState.FAILED, RunState.TIMED_OUT, RunState.SKIPPED)
 
 

@@ -11,7 +11,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
                         metrics.{before,after}.prom  the server's counters (optional)
                         windows.json    list of LoadWindow, one a pass (optional)
                         gpu.jsonl       power, memory and clock of the GPUs, one line a GPU and moment (optional)
-                        resolved.json   what the server says it uses (optional)
+                        resolved.json[.gz]  what the server says it uses (optional)
                         server.log[.gz] a log of this run alone (optional)
 """
 
@@ -205,10 +205,15 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
         provenance,
         status,
         optional("reported.json", lambda path: _read_model(path, ReportedFigures, campaign)),
-        optional("resolved.json", lambda path: _read_object(path, campaign)),
+        optional(_resolved(folder).name, lambda path: _read_object(path, campaign)),
         _usable(lambda: _find_log(folder, status), problems),
         optional("windows.json", lambda path: _read_windows(path, campaign)) or (),
     )
+
+
+def _resolved(folder: Path) -> Path:
+    name = "resolved.json"
+    return first_there(folder / name, folder / f"{name}.gz") or folder / name
 
 
 def _read_windows(path: Path, campaign: Path) -> tuple[LoadWindow, ...]:
@@ -380,7 +385,7 @@ def _read_model(path: Path, model: type[_Model], campaign: Path) -> _Model:
 
 
 def _read_object(path: Path, campaign: Path) -> dict[str, object]:
-    value = _json(_read_bytes(path, campaign))
+    value = _json(_read_text(path, campaign) if path.suffix == ".gz" else _read_bytes(path, campaign))
     if not isinstance(value, dict):
         raise RunFolderError("not a JSON object", where=path, next_step="mend the file or measure the run again")
     return value

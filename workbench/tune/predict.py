@@ -15,7 +15,7 @@ import pandas as pd
 
 from workbench.analysis.frames import Floats, Row, interval, typed
 from workbench.tune.acceptance import MEASURED, RANGE, UNKNOWN, Length, accept_length
-from workbench.tune.cycle import Cell, predict_cycles
+from workbench.tune.cycle import Cell, predict_cycles, with_misfit
 from workbench.tune.noise import Noise, noise_of
 from workbench.tune.state import Config, State
 
@@ -61,7 +61,7 @@ class Speed:
 
 def speeds(state: State, configs: Sequence[Config] | None = None, draws: int = DRAWS, seed: int = 0) -> list[Speed]:
     """Every cell of the grid (or of ``configs``), measured or predicted."""
-    noise = noise_of(state)
+    noise = with_misfit(state, noise_of(state))
     wanted = state.candidates if configs is None else configs
     found: list[Speed] = []
     for group in dict.fromkeys(config.group for config in wanted):
@@ -146,7 +146,7 @@ def residuals_df(state: State, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
             rest = state.without(config.name)
             predicted = {each.load: each for each in speeds(rest, [config], draws, seed)}
             truth = {each.load: each for each in speeds(state, [config], draws, seed)}
-            noise = noise_of(rest)
+            noise = with_misfit(rest, noise_of(rest))
             for load in cells:
                 extra = noise.deviation(state.of(config.name, load))
                 rows.append(_residual(predicted[load], truth[load], extra, seed))
