@@ -27,7 +27,7 @@ test-slow: $(VENV)/.dev $(VENV)/.engine $(VENV)/.ray
 
 # Long ones: every reader gets changed inputs for WORKBENCH_FUZZ_MINUTES (default 0.2) minutes each, by coverage where
 # atheris is installed (Linux, Python 3.11-3.13); inputs that broke something are left in build/fuzz. Then the client's
-# load, the log of 5 GB, the index, 200 simulated searches.
+# load, the log of 5 GB, the index, 200 simulated searches, the shipped drafter served by the embedded engine.
 soak: $(VENV)/.dev $(VENV)/.engine
 	-$(BIN)/python -m pip install -q atheris
 	$(BIN)/pytest -n auto -m soak

@@ -292,10 +292,9 @@ def test_ctrl_c_ends_the_servers_on_all_nodes(nodes: Any, root: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(nodes, say=say)
     assert of_case(root) == [] and of_cluster(nodes.folder, "workbench.place") == []
+    # Which of the starts Ray gives to its two nodes first is its own choice.
     stopped_runs = states(root)
-    assert stopped_runs.pop(BASES[0]) == "interrupted"
-    # Which candidate Ray gives to the second node is its own choice.
-    assert list(stopped_runs.values()) == ["interrupted"] and set(stopped_runs) < set(CANDIDATES)
+    assert list(stopped_runs.values()) == ["interrupted"] * 2 and set(stopped_runs) < set(ALL)
     set_up(root)
     assert briefly(run(nodes)) == dict.fromkeys(ALL, "ok")
 

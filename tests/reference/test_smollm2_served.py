@@ -18,7 +18,7 @@ from workbench.reference.decode import Decoder, Speculation
 from workbench.reference.smollm2 import smollm2_folder
 from workbench.reference.target import load_target
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 DRAFT = Path(__file__).parents[2] / "data" / "drafters" / "smollm2-135m-eagle3"
 CPU = torch.device("cpu")
 TOKENS, PROMPTS = 64, 50

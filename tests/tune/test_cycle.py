@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workbench.tune.cycle import measured_cycles, predict_cycles
+from workbench.tune.cycle import measured_cycles, predict_cycles, with_misfit
 from workbench.tune.noise import Noise, noise_of
 from workbench.tune.state import Config, State, Visit
 
@@ -79,3 +79,36 @@ def test_noise_of_starts_comes_from_visits_that_were_repeated() -> None:
     noise = noise_of(State((BASE, chain(3)), (1,), tuple(visits)))
     assert noise.degrees == 5
     assert noise.start == pytest.approx(np.sqrt((0.04 + 3 * 0.01**2) / 5), rel=0.02)
+
+
+SHAPES = (chain(1), chain(3), chain(7), tree(7, 8, 32), tree(5, 8, 32), tree(5, 4, 16), tree(7, 8, 16), tree(6, 8, 32))
+
+
+def test_starts_that_lie_on_the_line_leave_their_noise_as_it_is() -> None:
+    state = world(*SHAPES)
+    assert with_misfit(state, Noise({1: 0.01, 8: 0.01}, 0.01, 3)).start < 0.015
+
+
+def test_starts_that_lie_off_the_line_tell_their_noise_though_none_was_repeated() -> None:
+    # Each start 12 % faster or slower than the line, at both loads, in turn.
+    found = []
+    for size in (0.03, 0.12):
+        apart = {each.name: np.exp(size * (-1) ** place) for place, each in enumerate(SHAPES)}
+        visits = [
+            Visit(each.config, each.load, tuple(speed * apart.get(each.config, 1.0) for speed in each.speeds), 2.0)
+            for each in world(*SHAPES).visits
+        ]
+        state = State((BASE, *SHAPES), (1, 8), tuple(visits))
+        found.append(with_misfit(state, Noise({1: 0.01, 8: 0.01}, 0.01, 3)).start)
+    assert found[0] < 0.05
+    assert 0.08 < found[1] < 0.2
+
+
+def test_draft_tokens_that_cost_much_are_no_noise() -> None:
+    def steep(config: Config, load: int) -> float:
+        return 1.0 + 0.1 * config.steps + 0.015 * load * config.draft_tokens
+
+    base = [Visit("base", load, (100.0 * load,)) for load in (1, 32)]
+    rest = [Visit(c.name, load, (200.0 * load / steep(c, load),), 2.0) for c in SHAPES for load in (1, 32)]
+    state = State((BASE, *SHAPES), (1, 32), (*base, *rest))
+    assert with_misfit(state, Noise({1: 0.01, 32: 0.01}, 0.01, 3)).start < 0.02

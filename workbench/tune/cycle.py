@@ -32,6 +32,7 @@ DRAFTER = 0.02  # of R: drafters of one architecture cost nearly the same
 SIMULATED = 0.1  # of R: forced against real acceptance, which at 32 at once took 1.4 times as long in h200_step_cost
 _LEAST_R = 0.2
 _STARTS = np.geomspace(0.002, 0.5, 25)  # standard deviations of starts that are weighed
+_STEEPER = (1.0, 2.0, 4.0, 8.0)  # times what the priors allow a draft token to cost; at a full batch it is more
 
 Cell = tuple[Config, int]
 
@@ -64,25 +65,28 @@ def with_misfit(state: State, noise: Noise) -> Noise:
     at first, and a machine whose starts differ by 10 % would be taken for one where they differ by 1 %.
 
     The posterior mean of the variance: what repeated visits say as a scaled inverse chi-squared distribution, times the
-    likelihood of the measured R.
+    likelihood of the measured R. Draft tokens that cost more than the priors expect are weighed too: that is no noise.
     """
     variances = _STARTS**2
-    score = -noise.degrees / 2 * (np.log(variances) + noise.start**2 / variances)
+    score = np.tile(-noise.degrees / 2 * (np.log(variances) + noise.start**2 / variances), (len(_STEEPER), 1))
     for group in dict.fromkeys(config.group for config in state.configs):
         cells, values, deviations = measured_cycles(state, replace(noise, start=0.0), group)
         if cells:
             visits = np.array([len(state.of(config.name, load)) for config, load in cells])
-            score += [_likelihood(cells, values, deviations, start / np.sqrt(visits)) for start in _STARTS]
-    weights = np.exp(score - score.max())
+            score += [
+                [_likelihood(cells, values, deviations, start / np.sqrt(visits), steeper) for start in _STARTS]
+                for steeper in _STEEPER
+            ]
+    weights = np.exp(score - score.max()).sum(axis=0)
     return replace(noise, start=float(np.sqrt(weights @ variances / weights.sum())))
 
 
-def _likelihood(cells: Sequence[Cell], values: Floats, deviations: Floats, starts: Floats) -> float:
+def _likelihood(cells: Sequence[Cell], values: Floats, deviations: Floats, starts: Floats, steeper: float) -> float:
     """Logarithm, up to a constant; the loads of one configuration were measured in the same starts."""
     scale = float(np.median(values))
     names = np.array([config.name for config, _ in cells])
     shared = np.outer(starts * values, starts * values) * (names[:, None] == names)
-    spread = _covariance(cells, cells, scale) + np.diag((deviations * values) ** 2 + 1e-9) + shared
+    spread = _covariance(cells, cells, scale, steeper) + np.diag((deviations * values) ** 2 + 1e-9) + shared
     off = values - _features(cells) @ (PRIOR_MEAN * _size(scale))
     return float(-0.5 * (np.linalg.slogdet(spread)[1] + off @ np.linalg.solve(spread, off)))
 
@@ -114,9 +118,10 @@ def _features(cells: Sequence[Cell]) -> Floats:
     return np.array([[1.0, c.steps, c.draft_tokens, c.steps * (c.topk - 1)] for c, _ in cells], dtype=np.float64)
 
 
-def _covariance(left: Sequence[Cell], right: Sequence[Cell], scale: float) -> Floats:
+def _covariance(left: Sequence[Cell], right: Sequence[Cell], scale: float, steeper: float = 1.0) -> Floats:
     near = np.exp(-np.abs(_logs(left, 0)[:, None] - _logs(right, 0)) / OCTAVES)
-    line = (_features(left) * (PRIOR_SD * _size(scale)) ** 2) @ _features(right).T
+    slopes = PRIOR_SD * _size(scale) * np.array([1.0, 1.0, steeper, 1.0])
+    line = (_features(left) * slopes**2) @ _features(right).T
     apart = sum((_logs(left, axis)[:, None] - _logs(right, axis)) ** 2 for axis in (1, 2))
     misfit = (MISFIT * scale) ** 2 * np.exp(-apart / (2 * REACH**2))
     same = np.array([[one.drafter == other.drafter for other, _ in right] for one, _ in left])
