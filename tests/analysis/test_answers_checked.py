@@ -1,16 +1,15 @@
-"""Sentences of the checks: energy, drift, processors; those on text and step time stand beside their tables."""
+"""Sentences of the checks: energy, processors; those on text and step time stand beside their tables."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
-from analysis_tables import baseline, requests, runs, speculative, timed
+from analysis_tables import baseline, runs, speculative
 from answer_tables import cost_rows, speedup_rows
 
 from workbench.analysis.acceptance import sources_df
-from workbench.analysis.answers import break_even, drift, energy, on_cpu, pays, serve_on_a_gpu
+from workbench.analysis.answers import break_even, energy, on_cpu, pays, serve_on_a_gpu
 from workbench.analysis.fairness import fairness_df, resolved_df
-from workbench.analysis.passes import drift_df
 from workbench.analysis.views import energy_view, runs_view
 from workbench.table.columns import SETTINGS, frame
 
@@ -61,26 +60,6 @@ def test_the_energy_table_holds_the_runs_whose_gpus_were_sampled() -> None:
         40,
     ]
     assert energy_view(runs(speculative())).empty
-
-
-# --- drift -------------------------------------------------------------------------------------------------------
-
-
-def test_drift_is_the_baseline_measured_again_over_the_first() -> None:
-    # 100 tokens in 1 s, then 100 in 1.25 s
-    held = requests(*timed("z-first", [1.0, 1.0]), *timed("a-again", [1.25, 1.25]))
-    first = baseline("z-first", recorded_at="2026-11-30T10:00:00")
-    again = baseline("a-again", recorded_at="2026-11-30T11:00:00")
-    found = drift_df(runs(again, first), held)
-    assert found["run_id"].tolist() == ["z-first", "a-again"]
-    assert drift(found) == "The baseline measured again ran at 80 tok/s after 100 (-20.0%)."
-
-
-def test_passes_of_other_limits_are_no_drift() -> None:
-    held = requests(*timed("one", [1.0]), *timed("two", [2.0]))
-    found = drift_df(runs(baseline("one", max_new_tokens=64), baseline("two", max_new_tokens=16)), held)
-    assert found["relative"].tolist() == [1.0, 1.0]
-    assert drift(found) is None
 
 
 # --- processors --------------------------------------------------------------------------------------------------

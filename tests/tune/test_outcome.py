@@ -20,9 +20,8 @@ from workbench.tune.state import Config, State, Visit
 BASE = Config("baseline")
 CHAINS = {steps: Config(f"s{steps}", drafter="d", steps=steps, draft_tokens=steps + 1) for steps in (1, 3)}
 TREE = Config("tree", drafter="d", steps=3, topk=4, draft_tokens=8)
-# tok/s at 1, 8 and 32 at once: the tree leads at 1, the short chain at 8, nobody drafts at 32. They are base x L / R, with
-# R = 0.9 + 0.1 steps + c draft tokens and c = 0.02, 0.1, 0.45: as on a real machine, more work takes longer at any
-# load.
+# tok/s at 1, 8 and 32 at once: the tree leads at 1, the short chain at 8, nobody drafts at 32. They are base x L / R,
+# with R = 0.9 + 0.1 steps + c draft tokens and c = 0.02, 0.1, 0.45: more work takes longer at any load.
 LENGTHS = {"baseline": None, "s1": 1.75, "s3": 2.2, "tree": 2.7}
 SPEEDS = {
     "baseline": (100.0, 700.0, 2000.0),

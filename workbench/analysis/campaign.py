@@ -138,6 +138,7 @@ def campaign_answer(
         *_lone_sizes(tables),
         answers.offline_agrees(tables.runs, tables.offline),
         answers.drift(drifting),
+        answers.started_once(drifting, speedups),
         answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
@@ -347,6 +348,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         *answers.lossless(losslessness(tables)),
         answers.energy(tables.runs, speedups),
         answers.drift(drifting),
+        answers.started_once(drifting, speedups),
         answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
@@ -376,4 +378,5 @@ def compare_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) 
     if total == 0:
         return Answer("No campaign was given.")
     head = f"Speculation beats its baseline beyond noise in {len(winners) or 'none'} of {count(total, 'campaign')}"
-    return Answer(joined([f"{head}: {few(winners)}." if winners else f"{head}."]), keep(*said))
+    sentence = f"{head}: {few(winners)}." if winners else f"{head}."
+    return Answer(sentence, keep(*said, answers.same_baselines(tables.runs)))

@@ -11,7 +11,7 @@ from workbench.analysis.answers.break_even import (
     graphs_off,
     shared_level,
 )
-from workbench.analysis.answers.checked import drift, energy, lossless, on_cpu, serve_on_a_gpu, step_time
+from workbench.analysis.answers.checked import energy, lossless, on_cpu, serve_on_a_gpu, step_time
 from workbench.analysis.answers.common import all_on_cpu, as_served, at_lowest, break_even_span, real_runs
 from workbench.analysis.answers.dominant import dominates, gain_words, repetition
 from workbench.analysis.answers.drafters import (
@@ -26,6 +26,7 @@ from workbench.analysis.answers.drafters import (
 from workbench.analysis.answers.model import Answer, joined, keep
 from workbench.analysis.answers.shape import best_shape, confounded, rate_misleads, same_points
 from workbench.analysis.answers.speed import bounded, by_concurrency, pays, short_passes, timing_noise, undecided
+from workbench.analysis.answers.starts import drift, same_baselines, started_once
 from workbench.analysis.answers.training import (
     curve_name,
     curve_notes,
@@ -87,12 +88,14 @@ __all__ = [
     "rate_misleads",
     "real_runs",
     "repetition",
+    "same_baselines",
     "same_data",
     "same_points",
     "seeds_apart",
     "serve_on_a_gpu",
     "shared_level",
     "short_passes",
+    "started_once",
     "step_time",
     "timing_noise",
     "training_sizes",

@@ -149,22 +149,6 @@ def serve_on_a_gpu(runs: pd.DataFrame) -> str | None:
     )
 
 
-def drift(found: pd.DataFrame) -> str | None:
-    """The largest change between the first baseline of a load and the one measured again, from `drift_df`."""
-    loads = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos", "max_new_tokens"]
-    speeds = found.groupby([*loads, "run_id"], dropna=False, sort=False)["tok_per_s"].mean().reset_index()
-    ends = speeds.groupby(loads, dropna=False, sort=False)["tok_per_s"].agg(["first", "last", "size"])
-    again = ends[ends["size"] > 1]
-    if again.empty:
-        return None
-    change = again["last"] / again["first"] - 1
-    most_changed = change.abs().to_numpy().argmax()
-    value = float(change.iloc[most_changed])
-    first, last = (number(float(again[end].iloc[most_changed])) for end in ("first", "last"))
-    where = "" if len(again) == 1 else f", the most of {len(again)} loads"
-    return f"The baseline measured again ran at {last} tok/s after {first} ({value:+.1%}{where})."
-
-
 def energy(runs: pd.DataFrame, speedups: pd.DataFrame) -> str | None:
     """Energy a token of the fastest measured run whose baseline's is known too."""
     joules = {(row["campaign"], row["run_id"]): row["energy_j_per_tok"] for row in records(runs)}

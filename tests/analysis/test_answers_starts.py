@@ -1,0 +1,86 @@
+"""Sentences on starts of the same server: within a campaign, and between campaigns."""
+
+from __future__ import annotations
+
+import pytest
+from analysis_tables import baseline, requests, runs, timed
+from answer_tables import speedup_rows
+
+from workbench.analysis.answers import drift, same_baselines, started_once
+from workbench.analysis.passes import drift_df
+from workbench.paths import recorded_dir
+from workbench.store import read_campaign
+from workbench.table import tables_of
+
+
+def test_drift_is_the_baseline_measured_again_over_the_first() -> None:
+    # 100 tokens in 1 s, then 100 in 1.25 s
+    held = requests(*timed("z-first", [1.0, 1.0]), *timed("a-again", [1.25, 1.25]))
+    first = baseline("z-first", recorded_at="2026-11-30T10:00:00")
+    again = baseline("a-again", recorded_at="2026-11-30T11:00:00")
+    found = drift_df(runs(again, first), held)
+    assert found["run_id"].tolist() == ["z-first", "a-again"]
+    assert drift(found) == "The baseline measured again ran at 80 tok/s after 100 (-20.0%)."
+
+
+def test_passes_of_other_limits_are_no_drift() -> None:
+    held = requests(*timed("one", [1.0]), *timed("two", [2.0]))
+    found = drift_df(runs(baseline("one", max_new_tokens=64), baseline("two", max_new_tokens=16)), held)
+    assert found["relative"].tolist() == [1.0, 1.0]
+    assert drift(found) is None
+
+
+# --- once --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verdict", "origin", "said"),
+    [("win", "recorded", True), ("loss", "recorded", True), ("noise", "recorded", False), ("win", "simulated", False)],
+)
+def test_a_verdict_against_a_baseline_started_once_says_so(verdict: str, origin: str, said: bool) -> None:
+    found = drift_df(runs(baseline("base")), requests(*timed("base", [1.0]), *timed("base", [1.1], repeat=1)))
+    sentence = started_once(found, speedup_rows({"verdict": verdict, "origin": origin}))
+    assert (sentence is not None) == said
+    assert not said or "Measure it again after the others" in str(sentence)
+
+
+def test_one_load_that_was_measured_again_is_enough() -> None:
+    held = requests(*timed("base", [1.0]), *timed("again", [1.0]), *timed("other", [1.0]))
+    found = drift_df(runs(baseline("base"), baseline("again"), baseline("other", prompt_set="q")), held)
+    assert started_once(found, speedup_rows({"verdict": "win"})) is None
+
+
+# --- between campaigns -------------------------------------------------------------------------------------------
+
+
+def same(campaign: str, speed: float | None, **values: object) -> dict[str, object]:
+    return baseline(campaign=campaign, decode_tok_per_s=speed, **{"machine": "one H200", **values})
+
+
+def test_the_same_baseline_of_two_campaigns_is_compared() -> None:
+    sentence = same_baselines(runs(same("a", 590.0), same("b", 894.0), same("c", 700.0)))
+    assert sentence is not None
+    assert sentence.startswith(
+        "The same baseline (base on one H200) ran at 590 tok/s in a and at 894 in b (+52%): starts of one server"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        same("b", 894.0, machine="another"),
+        same("b", 894.0, run_id="base-2"),
+        same("b", 894.0, status="failed"),
+        same("b", 894.0, role="speculative"),
+        same("b", None),
+        same("b", 610.0),
+    ],
+)
+def test_other_machines_runs_and_small_differences_are_not(other: dict[str, object]) -> None:
+    assert same_baselines(runs(same("a", 590.0), other)) is None
+
+
+def test_recorded_starts_of_one_baseline_lie_half_apart() -> None:
+    """The first server of a node, and the same command line eight minutes later, at 8 at once."""
+    tables = tables_of([read_campaign(recorded_dir() / name) for name in ("h200_tune", "h200_tune_search")])
+    assert "ran at 2,374 tok/s in h200_tune and at 3,628 in h200_tune_search (+53%)" in str(same_baselines(tables.runs))
