@@ -68,5 +68,9 @@ def test_a_leader_is_confirmed_by_a_visit_after_something_else() -> None:
         return is_confirmed(State(configs, (1,), visits), race)
 
     assert confirmed("a", "b", "a")
+    elsewhere = tuple(
+        Visit(name, load, (1.0,), at=str(at)) for at, (name, load) in enumerate((("a", 1), ("b", 8), ("a", 1)))
+    )
+    assert is_confirmed(State(configs, (1, 8), elsewhere), race)
     assert not confirmed("b", "a")
     assert not confirmed("b", "a", "a")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import polygamma
 
 from workbench.analysis.frames import Floats
 from workbench.tune.acceptance import accept_length
@@ -32,6 +33,7 @@ DRAFTER = 0.02  # of R: drafters of one architecture cost nearly the same
 SIMULATED = 0.1  # of R: forced against real acceptance, which at 32 at once took 1.4 times as long in h200_step_cost
 _LEAST_R = 0.2
 _STARTS = np.geomspace(0.002, 0.5, 25)  # standard deviations of starts that are weighed
+_DEGREES = np.arange(1, 200)
 _STEEPER = (1.0, 2.0, 4.0, 8.0)  # times what the priors allow a draft token to cost; at a full batch it is more
 
 Cell = tuple[Config, int]
@@ -64,8 +66,9 @@ def with_misfit(state: State, noise: Noise) -> Noise:
     """The noise, with that of starts also from how far measured cycles lie off the line: nobody starts a shape twice
     at first, and a machine whose starts differ by 10 % would be taken for one where they differ by 1 %.
 
-    The posterior mean of the variance: what repeated visits say as a scaled inverse chi-squared distribution, times the
-    likelihood of the measured R. Draft tokens that cost more than the priors expect are weighed too: that is no noise.
+    The posterior of the variance, what repeated visits say as a scaled inverse chi-squared distribution times the
+    likelihood of the measured R, is taken as another of that kind: of the same mean of 1/variance, and as sure of its
+    logarithm. Draft tokens that cost more than the priors expect are weighed too: that is no noise.
     """
     variances = _STARTS**2
     score = np.tile(-noise.degrees / 2 * (np.log(variances) + noise.start**2 / variances), (len(_STEEPER), 1))
@@ -78,7 +81,12 @@ def with_misfit(state: State, noise: Noise) -> Noise:
                 for steeper in _STEEPER
             ]
     weights = np.exp(score - score.max()).sum(axis=0)
-    return replace(noise, start=float(np.sqrt(weights @ variances / weights.sum())))
+    weights = weights / weights.sum()
+    logs = np.log(variances)
+    unsure = weights @ (logs - weights @ logs) ** 2
+    # Of such a distribution with n degrees the logarithm has the variance trigamma(n / 2), which falls with n.
+    degrees = int(np.searchsorted(-polygamma(1, _DEGREES / 2), -unsure))
+    return replace(noise, start=float((weights @ (1 / variances)) ** -0.5), degrees=max(noise.degrees, degrees))
 
 
 def _likelihood(cells: Sequence[Cell], values: Floats, deviations: Floats, starts: Floats, steeper: float) -> float:

@@ -148,14 +148,14 @@ def residuals_df(state: State, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
             truth = {each.load: each for each in speeds(state, [config], draws, seed)}
             noise = with_misfit(rest, noise_of(rest))
             for load in cells:
-                extra = noise.deviation(state.of(config.name, load))
-                rows.append(_residual(predicted[load], truth[load], extra, seed))
+                drawn = np.random.default_rng([seed, 3]).standard_t(max(noise.degrees, 1), draws)
+                extra = drawn * noise.deviation(state.of(config.name, load))
+                rows.append(_residual(predicted[load], truth[load], np.exp(extra)))
     return typed(rows, _RESIDUALS)
 
 
-def _residual(predicted: Speed, truth: Speed, extra: float, seed: int) -> Row:
+def _residual(predicted: Speed, truth: Speed, drawn: Floats) -> Row:
     assert truth.value is not None
-    drawn = np.exp(extra * np.random.default_rng([seed, 3]).standard_normal(len(predicted.draws)))
     cycle, measured_cycle = float(np.median(predicted.cycle)), float(np.median(truth.cycle))
     row = _cell(truth.config, truth.load) | {"acceptance": predicted.length.basis}
     row |= {"measured_tok_per_s": truth.value, "measured_break_even": measured_cycle}

@@ -71,15 +71,12 @@ def races(found: Sequence[Speed]) -> dict[int, Race]:
 
 
 def is_confirmed(state: State, race: Race) -> bool:
-    """Whether the leader was measured again after something else was (A-B-A)."""
+    """Whether the leader was measured again after something else was (A-B-A), at whatever load that was."""
     visits = state.of(race.leader.config.name, race.load)
     if len(visits) < 2:
         return False
     first, last = visits[0].at, visits[-1].at
-    return any(
-        first <= visit.at <= last and visit.config != race.leader.config.name and visit.load == race.load
-        for visit in state.visits
-    )
+    return any(first <= visit.at <= last and visit.config != race.leader.config.name for visit in state.visits)
 
 
 def _race(load: int, entered: Sequence[Speed]) -> Race | None:
