@@ -1,6 +1,14 @@
 """Settings of all tests."""
 
 import os
+import signal
+
+# Whoever starts the tests with nohup or behind & has these ignored, and so have all children, for good; tests that stop
+# commands need children that do not. A handler is not inherited.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: threads that spin for each other there take twice the processor time. Said before

@@ -494,6 +494,7 @@ def campaign_files() -> dict[str, bytes]:
     reported = next(RECORDED.glob("h200_smollm2/*/reported.json")).read_bytes()
     for folder, name, log in ((base, "base", "b"), (run, _RUN, "s")):
         files |= {f"{name}/{each}.json": (folder / f"{each}.json").read_bytes() for each in RUN_JSON}
+        files[f"{name}/resolved.json"] = gzip.decompress((folder / "resolved.json.gz").read_bytes())
         for each, most in (("requests.jsonl", _REQUESTS), ("gpu.jsonl", _REQUESTS), ("metrics.before.prom", 9999)):
             files[f"{name}/{each}"] = _unpacked(folder / f"{each}.gz", most)
         files[f"{name}/metrics.after.prom"] = _unpacked(folder / "metrics.after.prom.gz", 9999)
@@ -505,7 +506,7 @@ def campaign_files() -> dict[str, bytes]:
 
 
 CHECKS = ("cross_check", "step_profile")
-RUN_JSON = ("spec", "status", "provenance", "windows", "resolved")
+RUN_JSON = ("spec", "status", "provenance", "windows")
 
 
 def _unpacked(path: Path, most: int) -> bytes:

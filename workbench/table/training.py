@@ -89,7 +89,7 @@ def _typed(rows: Iterator[dict[str, object]], columns: Mapping[str, str]) -> pd.
 
 
 def _column(values: list[Any], kind: str) -> pd.Series:
-    if kind == "Int64" and any(isinstance(value, float) and abs(value) > _LARGEST_COUNT for value in values):
+    if kind == "Int64" and any(isinstance(value, int | float) and abs(value) > _LARGEST_COUNT for value in values):
         raise ValueError("a count that no training reaches")  # pandas would only warn, and make up a number
     return pd.Series(values, dtype=kind)
 
