@@ -101,6 +101,8 @@ def _record_run(run: Path, target: Path, asked: argparse.Namespace, hidden: Mapp
     _change(target / "spec.json", campaign=target.parent.name)
     for name in PACKED:
         if (run / name).is_file():
+            if name.endswith(".json"):
+                _require_json(run / name, (run / name).read_text(encoding="utf-8"))
             _pack(run / name, target / f"{name}.gz", hidden, same_length=False)
     provenance = Provenance.model_validate_json((run / "provenance.json").read_text(encoding="utf-8"))
     forced = provenance.origin is Origin.SIMULATED
@@ -125,12 +127,16 @@ def _copy_text(source: Path, target: Path, hidden: Mapping[str, str]) -> None:
         text = source.read_text(encoding="utf-8")
         for name, neutral in hidden.items():
             text = text.replace(name, neutral)
-        try:
-            json.loads(text)
-        except ValueError as error:
-            raise InputError(f"is no JSON: {error}", where=source, next_step="mend or remove it") from error
+        _require_json(source, text)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+
+
+def _require_json(source: Path, text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise InputError(f"is no JSON: {error}", where=source, next_step="mend or remove it") from error
 
 
 def _change(path: Path, **values: str) -> None:

@@ -39,29 +39,44 @@ def test_passes_of_other_limits_are_no_drift() -> None:
 )
 def test_a_verdict_against_a_baseline_started_once_says_so(verdict: str, origin: str, said: bool) -> None:
     found = drift_df(runs(baseline("base")), requests(*timed("base", [1.0]), *timed("base", [1.1], repeat=1)))
-    sentence = started_once(found, speedup_rows({"verdict": verdict, "origin": origin}))
+    sentence = started_once(found, speedup_rows({"verdict": verdict, "origin": origin, "baseline_run_id": "base"}))
     assert (sentence is not None) == said
     assert not said or "Measure it again after the others" in str(sentence)
 
 
-def test_one_load_that_was_measured_again_is_enough() -> None:
-    held = requests(*timed("base", [1.0]), *timed("again", [1.0]), *timed("other", [1.0]))
-    found = drift_df(runs(baseline("base"), baseline("again"), baseline("other", prompt_set="q")), held)
-    assert started_once(found, speedup_rows({"verdict": "win"})) is None
+def test_one_load_of_a_group_that_was_measured_again_is_enough_for_it() -> None:
+    held = requests(*timed("base", [1.0]), *timed("again", [1.0]), *timed("other", [1.0]), *timed("plain", [1.0]))
+    plain = baseline("plain", baseline_group="nograph")
+    found = drift_df(runs(baseline("base"), baseline("again"), baseline("other", prompt_set="q"), plain), held)
+    rows = [{"verdict": "win", "baseline_run_id": run} for run in ("base", "plain")]
+    assert started_once(found, speedup_rows(rows[0])) is None
+    assert str(started_once(found, speedup_rows(*rows))).startswith("The baseline of nograph was started once")
+
+
+def test_other_temperatures_and_other_kinds_of_speed_are_no_drift() -> None:
+    held = requests(*timed("one", [1.0]), *timed("two", [2.0]))
+    sampled = drift_df(runs(baseline("one", temperature=0.0), baseline("two", temperature=0.7)), held)
+    assert drift(sampled) is None
+    assert started_once(sampled, speedup_rows({"verdict": "win", "baseline_run_id": "one"})) is not None
+    speeds = runs(
+        baseline("one", max_concurrency=8, decode_tok_per_s=100.0),
+        baseline("two", max_concurrency=8, output_tok_per_s=70.0),
+    )
+    assert drift(drift_df(speeds, requests())) is None
 
 
 # --- between campaigns -------------------------------------------------------------------------------------------
 
 
 def same(campaign: str, speed: float | None, **values: object) -> dict[str, object]:
-    return baseline(campaign=campaign, decode_tok_per_s=speed, **{"machine": "one H200", **values})
+    return baseline(campaign=campaign, decode_tok_per_s=speed, **{"machine": "one H200", "gpu_name": "H200", **values})
 
 
 def test_the_same_baseline_of_two_campaigns_is_compared() -> None:
     sentence = same_baselines(runs(same("a", 590.0), same("b", 894.0), same("c", 700.0)))
     assert sentence is not None
     assert sentence.startswith(
-        "The same baseline (base on one H200) ran at 590 tok/s in a and at 894 in b (+52%): starts of one server"
+        "The same baseline (base, both times on H200) ran at 590 tok/s in a and at 894 in b (+52%): so far do starts"
     )
 
 
@@ -69,6 +84,10 @@ def test_the_same_baseline_of_two_campaigns_is_compared() -> None:
     "other",
     [
         same("b", 894.0, machine="another"),
+        same("b", 894.0, gpu_name="H100"),
+        same("b", 894.0, gpu_name=None),
+        same("b", 894.0, sglang_version="0.5.9"),
+        same("b", 894.0, origin="imported"),
         same("b", 894.0, run_id="base-2"),
         same("b", 894.0, status="failed"),
         same("b", 894.0, role="speculative"),

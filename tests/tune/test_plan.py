@@ -67,6 +67,20 @@ def test_a_leader_is_measured_once_more_after_its_rivals() -> None:
     assert next_step(done) is None
 
 
+def test_a_leader_that_was_measured_last_is_not_started_twice_in_a_row() -> None:
+    only = Config("only", drafter="d", steps=2, draft_tokens=3)
+    counts = {prompt: (1.0, 1.0, 1.0) for prompt in range(9)}
+    visits = [Visit("baseline", 1, (100.0, 100.1), at="1"), Visit("only", 1, (150.0, 150.1), 2.0, counts, at="2")]
+    order = []
+    for at in "345":
+        step = next_step(State((Config("baseline"), only), (1,), tuple(visits)))
+        if step is not None:
+            order.append(step.config.name)
+            speed, length = (100.0, None) if step.config.is_baseline else (150.0, 2.0)
+            visits.append(Visit(step.config.name, 1, (speed, speed + 0.1), length, counts if length else {}, at=at))
+    assert order == ["baseline", "only"]
+
+
 def test_near_rivals_are_measured_in_turn() -> None:
     one, two = (Config(name, drafter="d", steps=n, draft_tokens=n + 1) for name, n in (("one", 1), ("two", 2)))
     counts = {prompt: (1.0, 1.0) for prompt in range(9)}

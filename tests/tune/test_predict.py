@@ -53,6 +53,19 @@ def test_without_a_baseline_no_speed_is_predicted() -> None:
     assert rows["tok_per_s"].notna().sum() == 2
 
 
+def test_two_drafters_of_one_shape_were_measured_in_different_starts() -> None:
+    # 3 % apart, and starts may differ by as much: if both had the same noise, their ratio would have none.
+    one, two = (Config(name, drafter=name, steps=3, draft_tokens=4) for name in ("one", "two"))
+    visits = (
+        Visit("base", 1, (100.0,) * 5),
+        Visit("one", 1, (150.0,) * 5, 2.0, COUNTS),
+        Visit("two", 1, (145.5,) * 5, 2.0, COUNTS),
+    )
+    ratios = [found.draws for found in speeds(State((BASE, one, two), (1,), visits)) if not found.config.is_baseline]
+    low, high = np.percentile(ratios[1] / ratios[0], [2.5, 97.5])
+    assert low < 0.96 and high > 0.98
+
+
 @pytest.mark.parametrize(
     ("campaign", "prompts", "median", "worst", "least_inside"),
     # Each configuration predicted from all others. What limits it is the campaigns' own noise: baselines of

@@ -25,6 +25,7 @@ _DRIFT = {
     "prompt_set": "str",
     "max_concurrency": "Int64",
     "ignore_eos": "boolean",
+    "temperature": "float64",
     "max_new_tokens": "Int64",
     "run_id": "str",
     "recorded_at": "str",

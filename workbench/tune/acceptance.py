@@ -103,7 +103,7 @@ def _tree(state: State, config: Config, load: int, draws: int, seed: int) -> Len
         return Length(UNKNOWN, None, np.full(draws, np.nan))
     low, high = ends
     place, spread = _place(state, config, trees, load)
-    noise = np.random.default_rng([seed, config.steps, config.topk, config.draft_tokens]).standard_normal(draws)
+    noise = np.random.default_rng([seed, config.seed]).standard_normal(draws)
     share = np.clip(place + spread * noise, 0.0, max(1.0, place))
     return Length(RANGE, None, low + share * (high - low))
 

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import polygamma
 
 from workbench.analysis.frames import Floats
 from workbench.tune.acceptance import accept_length
-from workbench.tune.noise import Noise
+from workbench.tune.noise import STARTS, Noise
 from workbench.tune.state import Config, State
 
 PRIOR_MEAN = np.array([1.4, 0.15, 0.02, 0.0])
@@ -32,8 +31,7 @@ REACH = 1.0  # doublings of steps or draft tokens over which the misfit is alike
 DRAFTER = 0.02  # of R: drafters of one architecture cost nearly the same
 SIMULATED = 0.1  # of R: forced against real acceptance, which at 32 at once took 1.4 times as long in h200_step_cost
 _LEAST_R = 0.2
-_STARTS = np.geomspace(0.002, 0.5, 25)  # standard deviations of starts that are weighed
-_DEGREES = np.arange(1, 200)
+_SHARED = 0.5  # of the variance of starts, what all loads of a start have alike: recorded starts did so in part
 _STEEPER = (1.0, 2.0, 4.0, 8.0)  # times what the priors allow a draft token to cost; at a full batch it is more
 
 Cell = tuple[Config, int]
@@ -66,37 +64,41 @@ def with_misfit(state: State, noise: Noise) -> Noise:
     """The noise, with that of starts also from how far measured cycles lie off the line: nobody starts a shape twice
     at first, and a machine whose starts differ by 10 % would be taken for one where they differ by 1 %.
 
-    The posterior of the variance, what repeated visits say as a scaled inverse chi-squared distribution times the
-    likelihood of the measured R, is taken as another of that kind: of the same mean of 1/variance, and as sure of its
-    logarithm. Draft tokens that cost more than the priors expect are weighed too: that is no noise.
+    The posterior over `STARTS`: what repeated visits say as a scaled inverse chi-squared distribution, times the
+    likelihood of the measured R. Draft tokens that cost more than the priors expect are weighed too: that is no noise.
     """
-    variances = _STARTS**2
+    variances = STARTS**2
     score = np.tile(-noise.degrees / 2 * (np.log(variances) + noise.start**2 / variances), (len(_STEEPER), 1))
     for group in dict.fromkeys(config.group for config in state.configs):
         cells, values, deviations = measured_cycles(state, replace(noise, start=0.0), group)
         if cells:
             visits = np.array([len(state.of(config.name, load)) for config, load in cells])
-            score += [
-                [_likelihood(cells, values, deviations, start / np.sqrt(visits), steeper) for start in _STARTS]
-                for steeper in _STEEPER
-            ]
+            shared = _same_start(cells) * np.outer(values / np.sqrt(visits), values / np.sqrt(visits))
+            score += [_likelihoods(cells, values, deviations, shared, steeper) for steeper in _STEEPER]
     weights = np.exp(score - score.max()).sum(axis=0)
     weights = weights / weights.sum()
-    logs = np.log(variances)
-    unsure = weights @ (logs - weights @ logs) ** 2
-    # Of such a distribution with n degrees the logarithm has the variance trigamma(n / 2), which falls with n.
-    degrees = int(np.searchsorted(-polygamma(1, _DEGREES / 2), -unsure))
-    return replace(noise, start=float((weights @ (1 / variances)) ** -0.5), degrees=max(noise.degrees, degrees))
+    return replace(noise, start=float(np.sqrt(weights @ variances)), weights=tuple(weights))
 
 
-def _likelihood(cells: Sequence[Cell], values: Floats, deviations: Floats, starts: Floats, steeper: float) -> float:
-    """Logarithm, up to a constant; the loads of one configuration were measured in the same starts."""
-    scale = float(np.median(values))
+def _same_start(cells: Sequence[Cell]) -> Floats:
+    """How alike starts' noise is in two cells: the loads of one configuration share a start, but not all it does."""
     names = np.array([config.name for config, _ in cells])
-    shared = np.outer(starts * values, starts * values) * (names[:, None] == names)
-    spread = _covariance(cells, cells, scale, steeper) + np.diag((deviations * values) ** 2 + 1e-9) + shared
-    off = values - _features(cells) @ (PRIOR_MEAN * _size(scale))
-    return float(-0.5 * (np.linalg.slogdet(spread)[1] + off @ np.linalg.solve(spread, off)))
+    alike = _SHARED * (names[:, None] == names) + (1 - _SHARED) * np.eye(len(cells))
+    return np.asarray(alike, dtype=np.float64)
+
+
+def _likelihoods(cells: Sequence[Cell], values: Floats, deviations: Floats, shared: Floats, steeper: float) -> Floats:
+    """Logarithm, up to a constant, for each of `STARTS`: with one factorisation, for only a multiple changes."""
+    scale = float(np.median(values))
+    known = _covariance(cells, cells, scale, steeper) + np.diag((deviations * values) ** 2 + 1e-9)
+    root = np.linalg.cholesky(known)
+    off = np.linalg.solve(root, values - _features(cells) @ (PRIOR_MEAN * _size(scale)))
+    half = np.linalg.solve(root, shared)
+    sizes, vectors = np.linalg.eigh(np.linalg.solve(root, half.T))
+    spread = 1 + np.outer(STARTS**2, sizes.clip(min=0))
+    return np.asarray(
+        -0.5 * (np.log(spread).sum(axis=1) + ((off @ vectors) ** 2 / spread).sum(axis=1)) - np.log(np.diag(root)).sum()
+    )
 
 
 def predict_cycles(state: State, noise: Noise, cells: Sequence[Cell], draws: int, seed: int = 0) -> Cycles:

@@ -7,26 +7,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workbench.analysis.frames import Floats
 from workbench.tune.state import State, Visit
 
 PRIOR_PASS, PRIOR_START = 0.02, 0.01
 """Relative standard deviations before anything was repeated: steady GPU servers repeat a pass within 2 %."""
 PRIOR_DEGREES = 3
+STARTS = np.geomspace(0.002, 0.5, 25)
+"""Relative standard deviations of starts that are weighed where more is known of them than from repeats."""
 _MEDIAN = {1: 1.0, 2: 1.0, 3: np.pi / 2}
 """Variance of a median of so many values, or more, over that of their mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Relative standard deviations of passes by load and of starts, and the degrees of freedom of the latter."""
+    """Relative standard deviations of passes by load and of starts, and the degrees of freedom of the latter.
+
+    ``weights`` are those of `STARTS`, where they are known: then ``start`` is their root mean square.
+    """
 
     by_pass: dict[int, float]
     start: float
     degrees: int
+    weights: tuple[float, ...] = ()
 
     def deviation(self, visits: Sequence[Visit]) -> float:
         """Of the mean log speed of these visits, which are of one load."""
         return float(np.sqrt(self._of_passes(visits) + self.start**2) / np.sqrt(len(visits)))
+
+    def draws(self, visits: Sequence[Visit], rng: np.random.Generator, count: int) -> Floats:
+        """By how much the mean log speed of these visits may be off."""
+        if not self.weights:
+            # Student's t, for how far starts lie apart is known from few repeats.
+            return rng.standard_t(max(self.degrees, 1), count) * self.deviation(visits)
+        starts = rng.choice(STARTS, count, p=self.weights)
+        return rng.standard_normal(count) * np.sqrt((self._of_passes(visits) + starts**2) / len(visits))
 
     def _of_passes(self, visits: Sequence[Visit]) -> float:
         """Variance of the median pass of a visit, the mean over visits."""

@@ -158,16 +158,27 @@ def _is_contested(race: Race, name: str) -> bool:
 
 
 def _confirm(state: State, by_load: Mapping[int, Race]) -> Step | None:
-    """A leader once more after its rivals; loads with the same leader share the start."""
+    """A leader once more after its rivals; loads with the same leader share the start.
+
+    Where the leader was measured last of all, something else comes first, so that the two are not one after the other.
+    """
     waiting = [race for race in by_load.values() if not is_confirmed(state, race) and _can_confirm(state, race)]
     if not waiting:
         return None
     leader = waiting[0].leader.config
     loads = tuple(race.load for race in waiting if race.leader.config.name == leader.name)
-    return Step(leader, loads, "the fastest once more, after its rivals (A-B-A)", confirms=True)
+    if max(state.visits, key=lambda visit: visit.at).config != leader.name:
+        return Step(leader, loads, "the fastest once more, after its rivals (A-B-A)", confirms=True)
+    measured = [rival.speed.config for rival in waiting[0].rivals if rival.speed.is_measured]
+    other = next((each for each in measured if _may_be_visited(state, each, waiting[0].load)), None)
+    return (
+        None if other is None else Step(other, (waiting[0].load,), "between two starts of the fastest", confirms=True)
+    )
+
+
+def _may_be_visited(state: State, config: Config, load: int) -> bool:
+    return len(state.of(config.name, load)) < MAX_VISITS and state.can_visit(config, load)
 
 
 def _can_confirm(state: State, race: Race) -> bool:
-    leader = race.leader.config
-    visits = len(state.of(leader.name, race.load))
-    return bool(race.rivals) and visits < MAX_VISITS and state.can_visit(leader, race.load)
+    return bool(race.rivals) and _may_be_visited(state, race.leader.config, race.load)

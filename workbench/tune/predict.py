@@ -59,9 +59,15 @@ class Speed:
         return self.basis == MEASURED
 
 
-def speeds(state: State, configs: Sequence[Config] | None = None, draws: int = DRAWS, seed: int = 0) -> list[Speed]:
-    """Every cell of the grid (or of ``configs``), measured or predicted."""
-    noise = with_misfit(state, noise_of(state))
+def speeds(
+    state: State,
+    configs: Sequence[Config] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    noise: Noise | None = None,
+) -> list[Speed]:
+    """Every cell of the grid (or of ``configs``), measured or predicted; ``noise`` where it is known already."""
+    noise = noise or with_misfit(state, noise_of(state))
     wanted = state.candidates if configs is None else configs
     found: list[Speed] = []
     for group in dict.fromkeys(config.group for config in wanted):
@@ -86,9 +92,8 @@ def _measured(state: State, noise: Noise, cell: Cell, draws: int, seed: int) -> 
     visits = state.of(config.name, load)
     length = accept_length(state, config, load, draws, seed)
     value = float(np.exp(np.mean([visit.log_speed for visit in visits])))
-    rng = np.random.default_rng([seed, load, config.steps, config.topk, config.draft_tokens, len(visits)])
-    # Student's t, for how far starts lie apart is known from few repeats.
-    drawn = rng.standard_t(max(noise.degrees, 1), draws) * noise.deviation(visits)
+    rng = np.random.default_rng([seed, load, config.seed, len(visits)])
+    drawn = noise.draws(visits, rng, draws)
     prompts = length.draws / length.value if length.value is not None else np.ones(draws)
     speed = value * np.exp(drawn) * prompts
     base = state.base_speed(config.group, load)
@@ -140,16 +145,16 @@ def residuals_df(state: State, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
     The intervals are of what a measurement would give: they hold the noise of one too.
     """
     rows = []
+    full = with_misfit(state, noise_of(state))
     for config in state.configs:
         cells = [load for load in state.loads if state.of(config.name, load)]
         if not config.is_baseline and cells:
             rest = state.without(config.name)
-            predicted = {each.load: each for each in speeds(rest, [config], draws, seed)}
-            truth = {each.load: each for each in speeds(state, [config], draws, seed)}
             noise = with_misfit(rest, noise_of(rest))
+            predicted = {each.load: each for each in speeds(rest, [config], draws, seed, noise)}
+            truth = {each.load: each for each in speeds(state, [config], draws, seed, full)}
             for load in cells:
-                drawn = np.random.default_rng([seed, 3]).standard_t(max(noise.degrees, 1), draws)
-                extra = drawn * noise.deviation(state.of(config.name, load))
+                extra = noise.draws(state.of(config.name, load), np.random.default_rng([seed, 3]), draws)
                 rows.append(_residual(predicted[load], truth[load], np.exp(extra)))
     return typed(rows, _RESIDUALS)
 

@@ -6,17 +6,19 @@ import pandas as pd
 
 from workbench.analysis.answers.common import real_runs
 from workbench.analysis.frames import records, speed_of
-from workbench.analysis.wording import number
+from workbench.analysis.wording import few, number
 
 ALIKE = 0.05
 """Baselines of several campaigns that lie closer than this are as good as one."""
-_LOAD = ["campaign", "baseline_group", "prompt_set", "max_concurrency", "ignore_eos", "max_new_tokens"]
+_GROUP = ["campaign", "baseline_group"]
+_LOAD = [*_GROUP, "prompt_set", "max_concurrency", "ignore_eos", "temperature", "max_new_tokens"]
+_SAME = ("run_id", "machine", "gpu_name", "sglang_version", "target")
 
 
 def drift(found: pd.DataFrame) -> str | None:
     """The largest change between the first baseline of a load and the one measured again, from `drift_df`."""
     ends = _starts(found)
-    again = ends[ends["size"] > 1]
+    again = ends[(ends["size"] > 1) & (ends["bases"] == 1)]
     if again.empty:
         return None
     change = again["last"] / again["first"] - 1
@@ -28,37 +30,47 @@ def drift(found: pd.DataFrame) -> str | None:
 
 
 def started_once(found: pd.DataFrame, speedups: pd.DataFrame) -> str | None:
-    """What the intervals do not hold where no baseline was started twice; ``found`` is `drift_df`."""
+    """What the intervals do not hold where a verdict's baseline was not started twice; ``found`` is `drift_df`."""
     judged = real_runs(speedups)
     judged = judged[judged["verdict"].isin(["win", "loss"]) & judged["method"].str.contains("bootstrap").fillna(False)]
-    if judged.empty or (_starts(found)["size"] > 1).any():
+    used = pd.MultiIndex.from_frame(judged[["campaign", "baseline_run_id"]])
+    own = found[pd.MultiIndex.from_frame(found[["campaign", "run_id"]]).isin(used)]
+    twice = _starts(found).groupby(_GROUP, dropna=False)["size"].max() > 1
+    groups = list(dict.fromkeys(zip(*(own[name] for name in _GROUP), strict=True)))
+    once = [str(group[1]) for group in groups if not twice.get(group, default=False)]
+    if not once:
         return None
+    whose = f"The baseline of {few(once)}" if len(once) < len(groups) else "Every baseline"
     return (
-        "Every baseline was started once: intervals hold prompts and passes, not how far starts of the same server lie "
+        f"{whose} was started once: intervals hold prompts and passes, not how far starts of the same server lie "
         "apart. Measure it again after the others, as `workbench run` does unless it is stopped before."
     )
 
 
 def _starts(found: pd.DataFrame) -> pd.DataFrame:
-    """Speed of the first and of the last start of a load's baseline, and how many there are (``size``)."""
-    speeds = found.groupby([*_LOAD, "run_id"], dropna=False, sort=False)["tok_per_s"].mean().reset_index()
-    return speeds.groupby(_LOAD, dropna=False, sort=False)["tok_per_s"].agg(["first", "last", "size"])
+    """Speed of the first and the last start of a load's baseline, how many there are, and how many kinds of speed."""
+    starts = found.groupby([*_LOAD, "run_id"], dropna=False, sort=False)
+    speeds = starts.agg(tok_per_s=("tok_per_s", "mean"), basis=("basis", "first")).reset_index()
+    return speeds.groupby(_LOAD, dropna=False, sort=False).agg(
+        first=("tok_per_s", "first"), last=("tok_per_s", "last"), size=("tok_per_s", "size"), bases=("basis", "nunique")
+    )
 
 
 def same_baselines(runs: pd.DataFrame) -> str | None:
     """The baseline whose speed differs most between campaigns that measured the same one, by its content's id."""
-    groups: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for run in records(runs[runs["role"] == "baseline"]):
+    groups: dict[tuple[object, ...], list[tuple[float, str]]] = {}
+    for run in records(runs[(runs["role"] == "baseline") & runs["origin"].isin(["measured", "recorded"])]):
         speed = speed_of(run["decode_tok_per_s"])
-        if run["status"] == "ok" and run["machine"] is not None and speed is not None:
-            groups.setdefault((run["run_id"], run["machine"]), []).append((speed, run["campaign"]))
+        if run["status"] == "ok" and run["gpu_name"] is not None and speed is not None:
+            groups.setdefault(tuple(run[name] for name in _SAME), []).append((speed, run["campaign"]))
     apart = {key: max(each)[0] / min(each)[0] - 1 for key, each in groups.items() if len(each) > 1}
     if not apart or max(apart.values()) <= ALIKE:
         return None
-    run_id, machine = most = max(apart, key=lambda key: apart[key])
+    most = max(apart, key=lambda key: apart[key])
     (slow, slower), (fast, faster) = min(groups[most]), max(groups[most])
     return (
-        f"The same baseline ({run_id} on {machine}) ran at {number(slow)} tok/s in {slower} and at {number(fast)} in "
-        f"{faster} ({apart[most]:+.0%}): starts of one server lie that far apart there, so compare speeds within a "
-        "campaign, and read a speedup whose baseline was started once with that in mind."
+        f"The same baseline ({most[0]}, both times on {most[2]}) ran at {number(slow)} tok/s in {slower} and at "
+        f"{number(fast)} in {faster} ({apart[most]:+.0%}): so far do starts of one command line lie apart, on one "
+        "machine or on two of a kind. Compare speeds within a campaign, and read a speedup whose baseline was started "
+        "once with that in mind."
     )
