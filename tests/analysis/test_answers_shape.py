@@ -67,6 +67,15 @@ def test_a_wider_sweep_goes_before_a_faster_one() -> None:
     )
 
 
+def test_a_tree_that_is_faster_than_the_chains_comes_first() -> None:
+    tree = {"num_steps": 6, "eagle_topk": 8, "num_draft_tokens": 32, "speedup": 1.5, "drafter": "d"}
+    said = best_shape(cost_rows(chain(1, 0.9), chain(2, 1.1), tree), speedup_rows())
+    assert said == (
+        "Best measured: 32 draft tokens (6 steps), 1.50x (run 2). Among runs that differ in draft tokens alone d on p "
+        "reaches 0.90x at 2 and 1.10x at 3 draft tokens."
+    )
+
+
 def test_trees_of_one_depth_may_differ_in_draft_tokens() -> None:
     rows = [{"num_steps": 3, "eagle_topk": 4, "num_draft_tokens": n, "speedup": s} for n, s in ((8, 1.2), (16, 1.1))]
     said = best_shape(cost_rows(*rows), speedup_rows())

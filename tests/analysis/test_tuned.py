@@ -50,7 +50,7 @@ def test_where_nothing_pays_that_is_the_answer(tmp_path: Path) -> None:
 def test_what_carries_it(tmp_path: Path) -> None:
     said = answer(tmp_path)
     assert said.points == (
-        f"{TREE} may be faster at 8 at once.",
+        f"At 8 at once {TREE} may be faster.",
         f"One configuration for all loads: {CHAIN}, which loses 0.0% at 1 and 5.0% at 8.",
         "The search took 5.0 GPU minutes in 3 starts; all 3 configurations with all passes would take about 20.0 "
         "(25%).",

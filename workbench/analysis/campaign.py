@@ -122,6 +122,7 @@ def campaign_answer(
     )
     missing = answers.never_measured(costs)
     drifting = drift(tables)
+    once = answers.started_once(drifting, speedups)
     points = keep(
         *_fault_sentences(faults),
         answers.wrong_flag(tables.runs),
@@ -138,7 +139,7 @@ def campaign_answer(
         *_lone_sizes(tables),
         answers.offline_agrees(tables.runs, tables.offline),
         answers.drift(drifting),
-        answers.started_once(drifting, speedups),
+        once,
         answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
@@ -148,6 +149,7 @@ def campaign_answer(
         *(f"{few(servers)}: {action}." for action, servers in _servers_by(faults, "next_action").items()),
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
+        answers.start_again(once),
         answers.serve_on_a_gpu(tables.runs),
     )
     sentence = joined([_flag_sentence(flagged), answers.pays(speedups), answers.next_run(missing) if missing else None])
@@ -335,6 +337,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         without_servers(sound_rows(table, tables, flagged), tables.runs, controls) for table in (costs, speedups)
     )
     drifting = drift(tables)
+    once = answers.started_once(drifting, speedups)
     points = keep(
         _does_not_count(flagged),
         answers.by_concurrency(speedups),
@@ -348,7 +351,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         *answers.lossless(losslessness(tables)),
         answers.energy(tables.runs, speedups),
         answers.drift(drifting),
-        answers.started_once(drifting, speedups),
+        once,
         answers.timing_noise(speedups, tables.runs, drifting),
         interference_words(tables.runs),
         answers.short_passes(tables.runs),
@@ -359,6 +362,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
     actions = keep(
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
+        answers.start_again(once),
         answers.serve_on_a_gpu(tables.runs),
     )
     return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs, speedups))

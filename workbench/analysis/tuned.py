@@ -11,7 +11,7 @@ from workbench.analysis.answers.model import Answer, joined, keep
 from workbench.analysis.frames import Row, number, records
 from workbench.analysis.key_figures import KeyFigures
 from workbench.analysis.views.texts import renamed, spans, texts
-from workbench.analysis.wording import count, one_of, signed, times
+from workbench.analysis.wording import count, few, one_of, signed, times
 from workbench.table.tuned import NOT_CONFIRMED, UNDECIDED, BestAt, Tuned
 
 NO_SEARCH = "No search was made in this campaign: `workbench tune` makes one."
@@ -70,12 +70,8 @@ def _not_sure(best: Sequence[BestAt]) -> str | None:
 
 
 def _rivals(best: Sequence[BestAt]) -> list[str]:
-    """Who may still be faster, with the loads at which they may."""
-    loads: dict[str, list[str]] = {}
-    for each in best:
-        for rival in each.rivals:
-            loads.setdefault(rival, []).append(str(each.load))
-    return [f"{rival} may be faster at {one_of(own)} at once." for rival, own in loads.items()]
+    """Who may still be faster at each load."""
+    return [f"At {each.load} at once {few(each.rivals)} may be faster." for each in best if each.rivals]
 
 
 def _simulated(runs: pd.DataFrame) -> str | None:

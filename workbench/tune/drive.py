@@ -136,6 +136,10 @@ def _servable(campaign: CampaignSpec) -> tuple[Plan, dict[str, str]]:
         When every baseline or all else is refused: there is nothing to choose from.
     """
     plan = expand(campaign)
+    if not any(start.role == "speculative" for start in plan.starts):
+        why = "; ".join(f"{left.point}: {left.why}" for left in plan.refused) or "nothing drafts in it"
+        advice = f"workbench check {campaign.name}; a drafter that is missing has to be trained first"
+        raise SpecError(f"nothing to choose from ({why})", where=campaign.name, next_step=advice)
     refused = refusals(check_campaign(plan))
     kept = tuple(start for start in plan.starts if start.server_id not in refused)
     roles = {start.role for start in kept}

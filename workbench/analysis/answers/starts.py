@@ -42,8 +42,17 @@ def started_once(found: pd.DataFrame, speedups: pd.DataFrame) -> str | None:
         return None
     whose = f"The baseline of {few(once)}" if len(once) < len(groups) else "Every baseline"
     return (
-        f"{whose} was started once: intervals hold prompts and passes, not how far starts of the same server lie "
-        "apart. Measure it again after the others, as `workbench run` does unless it is stopped before."
+        f"{whose} was started once: intervals hold prompts and passes, not how far starts of the same server lie apart."
+    )
+
+
+def start_again(once: str | None) -> str | None:
+    """The next action after what `started_once` said."""
+    if once is None:
+        return None
+    return (
+        "Start the baseline once more after the others and measure it again, as `workbench run` does unless it is "
+        "stopped before: the speedups stand on one start of it."
     )
 
 
