@@ -18,7 +18,6 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
 from __future__ import annotations
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -195,25 +194,19 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
     status = _read_model(folder / "status.json", RunStatus, campaign)
     provenance = _read_model(folder / "provenance.json", Provenance, campaign)
 
-    def optional(name: str, read: Callable[[Path], _Read]) -> _Read | None:
-        path = folder / name
-        return _usable(lambda: read(path), problems) if os.path.lexists(path) else None
+    def optional(path: Path | None, read: Callable[[Path], _Read]) -> _Read | None:
+        return None if path is None else _usable(lambda: read(path), problems)
 
     return RunFolder(
         folder,
         spec,
         provenance,
         status,
-        optional("reported.json", lambda path: _read_model(path, ReportedFigures, campaign)),
-        optional(_resolved(folder).name, lambda path: _read_object(path, campaign)),
+        optional(first_there(folder / "reported.json"), lambda path: _read_model(path, ReportedFigures, campaign)),
+        optional(_plain_or_packed(folder, "resolved.json"), lambda path: _read_object(path, campaign)),
         _usable(lambda: _find_log(folder, status), problems),
-        optional("windows.json", lambda path: _read_windows(path, campaign)) or (),
+        optional(first_there(folder / "windows.json"), lambda path: _read_windows(path, campaign)) or (),
     )
-
-
-def _resolved(folder: Path) -> Path:
-    name = "resolved.json"
-    return first_there(folder / name, folder / f"{name}.gz") or folder / name
 
 
 def _read_windows(path: Path, campaign: Path) -> tuple[LoadWindow, ...]:
@@ -241,7 +234,7 @@ def read_requests(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem
     InputError
         When the file cannot be read at all.
     """
-    return _read_lines(_plain_or_packed(run, "requests.jsonl"), run)
+    return _read_lines(_plain_or_packed(run.path, "requests.jsonl"), run)
 
 
 def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
@@ -252,11 +245,11 @@ def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
     InputError
         When the file cannot be read at all.
     """
-    return _read_lines(_plain_or_packed(run, "gpu.jsonl"), run)
+    return _read_lines(_plain_or_packed(run.path, "gpu.jsonl"), run)
 
 
-def _plain_or_packed(run: RunFolder, name: str) -> Path | None:
-    return first_there(run.path / name, run.path / f"{name}.gz")
+def _plain_or_packed(folder: Path, name: str) -> Path | None:
+    return first_there(folder / name, folder / f"{name}.gz")
 
 
 def _read_lines(path: Path | None, run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
@@ -298,7 +291,7 @@ def read_metrics(run: RunFolder) -> tuple[str, str] | None:
         When one of the two is missing or cannot be read.
     """
     names = ("metrics.before.prom", "metrics.after.prom")
-    found = [_plain_or_packed(run, name) for name in names]
+    found = [_plain_or_packed(run.path, name) for name in names]
     if found == [None, None]:
         return None
     before, after = (
@@ -346,7 +339,7 @@ def try_run(path: Path, problems: list[Problem]) -> RunFolder | None:
 
 def _find_log(folder: Path, status: RunStatus) -> Path | None:
     if status.log_file is None:
-        path = first_there(folder / "server.log", folder / "server.log.gz")
+        path = _plain_or_packed(folder, "server.log")
         return None if path is None else real_file(path, folder.parent)
     try:
         return real_file(folder / status.log_file, folder.parent)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.analysis.frames import Floats, Row, group_ids, grouped, in_time, number, records, speed_of, typed
 
-_SAME_LOAD = (
+SAME_LOAD = (
     "campaign",
     "baseline_group",
     "prompt_set",
@@ -222,7 +222,7 @@ def drift_df(runs: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
 def drift_of(runs: pd.DataFrame, passes_of_run: Callable[[Row], list[Row]]) -> pd.DataFrame:
     """The table of `drift_df` from the passes of each baseline."""
     rows: list[Row] = []
-    for same in grouped(records(runs[runs["role"] == "baseline"]), _SAME_LOAD).values():
+    for same in grouped(records(runs[runs["role"] == "baseline"]), SAME_LOAD).values():
         passes = [run | row for run in in_time(same) for row in passes_of_run(run)]
         comparable = len({row["basis"] for row in passes}) == 1
         for row in passes:

@@ -36,10 +36,7 @@ class Noise:
         return float(np.sqrt(self._of_passes(visits) + self.start**2) / np.sqrt(len(visits)))
 
     def draws(self, visits: Sequence[Visit], rng: np.random.Generator, count: int) -> Floats:
-        """By how much the mean log speed of these visits may be off."""
-        if not self.weights:
-            # Student's t, for how far starts lie apart is known from few repeats.
-            return rng.standard_t(max(self.degrees, 1), count) * self.deviation(visits)
+        """By how much the mean log speed of these visits may be off, where the weights are known."""
         starts = rng.choice(STARTS, count, p=self.weights)
         return rng.standard_normal(count) * np.sqrt((self._of_passes(visits) + starts**2) / len(visits))
 

@@ -140,11 +140,10 @@ def _settle(state: State, by_load: Mapping[int, Race]) -> Step | None:
     """Leader or rival once more, whichever was measured less: in turn, so that drift hits both."""
     for race in by_load.values():
         for rival in race.open_measured:
-            arms = [each for each in (race.leader.config, rival.speed.config) if state.can_visit(each, race.load)]
-            if not arms:
-                continue
-            least = min(arms, key=lambda arm: (len(state.of(arm.name, race.load)), state.of(arm.name)[-1].at))
-            if len(state.of(least.name, race.load)) < MAX_VISITS:
+            both = race.leader.config, rival.speed.config
+            arms = [each for each in both if _may_be_visited(state, each, race.load)]
+            if arms:
+                least = min(arms, key=lambda arm: (len(state.of(arm.name, race.load)), state.of(arm.name)[-1].at))
                 loads = tuple(each.load for each in by_load.values() if _is_contested(each, least.name))
                 why = f"{race.leader.config.name} and {rival.name} lie too near each other"
                 return Step(least, loads, why, confirms=True)
@@ -171,9 +170,9 @@ def _confirm(state: State, by_load: Mapping[int, Race]) -> Step | None:
         return Step(leader, loads, "the fastest once more, after its rivals (A-B-A)", confirms=True)
     measured = [rival.speed.config for rival in waiting[0].rivals if rival.speed.is_measured]
     other = next((each for each in measured if _may_be_visited(state, each, waiting[0].load)), None)
-    return (
-        None if other is None else Step(other, (waiting[0].load,), "between two starts of the fastest", confirms=True)
-    )
+    if other is None:
+        return None
+    return Step(other, (waiting[0].load,), "between two starts of the fastest", confirms=True)
 
 
 def _may_be_visited(state: State, config: Config, load: int) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from workbench.analysis.answers.common import real_runs
-from workbench.analysis.frames import records, speed_of
+from workbench.analysis.frames import Row, records, speed_of
+from workbench.analysis.passes import SAME_LOAD
 from workbench.analysis.wording import few, number
 
 ALIKE = 0.05
 """Baselines of several campaigns that lie closer than this are as good as one."""
-_GROUP = ["campaign", "baseline_group"]
-_LOAD = [*_GROUP, "prompt_set", "max_concurrency", "ignore_eos", "temperature", "max_new_tokens"]
 _SAME = ("run_id", "machine", "gpu_name", "sglang_version", "target")
 
 
@@ -33,17 +32,20 @@ def started_once(found: pd.DataFrame, speedups: pd.DataFrame) -> str | None:
     """What the intervals do not hold where a verdict's baseline was not started twice; ``found`` is `drift_df`."""
     judged = real_runs(speedups)
     judged = judged[judged["verdict"].isin(["win", "loss"]) & judged["method"].str.contains("bootstrap").fillna(False)]
-    used = pd.MultiIndex.from_frame(judged[["campaign", "baseline_run_id"]])
-    own = found[pd.MultiIndex.from_frame(found[["campaign", "run_id"]]).isin(used)]
-    twice = _starts(found).groupby(_GROUP, dropna=False)["size"].max() > 1
-    groups = list(dict.fromkeys(zip(*(own[name] for name in _GROUP), strict=True)))
-    once = [str(group[1]) for group in groups if not twice.get(group, default=False)]
+    used = set(zip(judged["campaign"], judged["baseline_run_id"], strict=True))
+    groups = dict.fromkeys(_group(row) for row in records(found) if (row["campaign"], row["run_id"]) in used)
+    twice = {_group(row) for row in records(_starts(found).reset_index()) if row["size"] > 1}
+    once = [str(group[1]) for group in groups if group not in twice]
     if not once:
         return None
     whose = f"The baseline of {few(once)}" if len(once) < len(groups) else "Every baseline"
     return (
         f"{whose} was started once: intervals hold prompts and passes, not how far starts of the same server lie apart."
     )
+
+
+def _group(row: Row) -> tuple[object, object]:
+    return row["campaign"], row["baseline_group"]
 
 
 def start_again(once: str | None) -> str | None:
@@ -58,9 +60,9 @@ def start_again(once: str | None) -> str | None:
 
 def _starts(found: pd.DataFrame) -> pd.DataFrame:
     """Speed of the first and the last start of a load's baseline, how many there are, and how many kinds of speed."""
-    starts = found.groupby([*_LOAD, "run_id"], dropna=False, sort=False)
+    starts = found.groupby([*SAME_LOAD, "run_id"], dropna=False, sort=False)
     speeds = starts.agg(tok_per_s=("tok_per_s", "mean"), basis=("basis", "first")).reset_index()
-    return speeds.groupby(_LOAD, dropna=False, sort=False).agg(
+    return speeds.groupby(list(SAME_LOAD), dropna=False, sort=False).agg(
         first=("tok_per_s", "first"), last=("tok_per_s", "last"), size=("tok_per_s", "size"), bases=("basis", "nunique")
     )
 
