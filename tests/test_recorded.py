@@ -28,6 +28,7 @@ RUNS_AND_DRAFTERS = {
     "h200_best_drafter": (24, 14),
     "h200_shipped_drafter": (6, 1),
     "h200_shipped_drafter_t07": (2, 1),
+    "h200_shapes": (24, 1),
     "h200_tune": (36, 1),
     "h200_tune_search": (18, 1),
     "cpu_drafters": (7, 3),

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from figures import costs, points, words
+from figures import collisions, costs, points, words
 
 from workbench import plot, theme
 from workbench.table.columns import RUNS, frame
@@ -148,6 +148,96 @@ def test_points_of_one_place_stand_beside_each_other() -> None:
     plot.plot_accept_length_vs_draft_tokens(costs(*rows), ax=ax)
     assert len(points(ax)) == 3
     assert np.mean([x for x, _ in points(ax)]) == pytest.approx(0)
+
+
+LONG = "nall-14minutes-seed0-0b0eda"
+
+
+def trees(*topks: int, value: str = "accept_length") -> list[dict[str, object]]:
+    """For each topk two trees of 16 and two of 32 draft tokens, and chains, all at concurrency 1 and 8."""
+    shapes = [(topk, steps, 16 if steps < 6 else 32) for topk in topks for steps in (4, 5, 6, 7)]
+    shapes += [(1, steps, steps + 1) for steps in (2, 3, 4)]
+    return [
+        {"run_id": f"{topk}-{steps}-{load}", "drafter": LONG, "eagle_topk": topk, "num_steps": steps}
+        | {"num_draft_tokens": tokens, "max_concurrency": load, value: 2 + topk / 10 + steps / 20 + load / 100}
+        for topk, steps, tokens in shapes
+        for load in (1, 8)
+    ]
+
+
+def marked(ax: object, marker: str) -> list[float]:
+    """Values of the points with this marker, lowest first."""
+    return sorted(float(y) for line in ax.lines if line.get_marker() == marker for y in line.get_ydata())
+
+
+DRAWN = {
+    "accept_length": (plot.plot_accept_length_vs_draft_tokens, costs),
+    "tok_per_s": (plot.plot_throughput_vs_draft_tokens, costs),
+    "accept_rate": (plot.plot_accept_rate_vs_draft_tokens, rates),
+}
+
+
+@pytest.mark.parametrize("value", DRAWN)
+def test_labels_of_a_dozen_trees_at_two_concurrencies_do_not_overlap(value: str) -> None:
+    draw, table = DRAWN[value]
+    figure, ax = theme.new_figure()
+    draw(table(*trees(2, 4, 8, value=value)), ax=ax)
+    assert collisions(figure) == []
+    assert sum("nall-14minutes-" in text for text in words(figure)) == 1  # in the note, where it may be broken
+
+
+def test_chains_differ_in_the_line_however_many_trees_there_are() -> None:
+    _, ax = theme.new_figure()
+    plot.plot_accept_length_vs_draft_tokens(costs(*trees(2, 4, 8)), ax=ax)
+    first, second = (line for line in ax.lines if line.get_marker() == "None" and len(line.get_xdata()) == 3)
+    assert first._unscaled_dash_pattern != second._unscaled_dash_pattern
+
+
+def test_many_trees_have_a_marker_for_each_setting() -> None:
+    figure, ax = theme.new_figure()
+    plot.plot_accept_length_vs_draft_tokens(costs(*trees(4, 8)), ax=ax)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "recorded",
+        "concurrency 1, topk 4",
+        "concurrency 1, topk 8",
+        "concurrency 8, topk 4",
+        "concurrency 8, topk 8",
+    ]
+    # 2 + 4 / 10 + steps / 20 + 1 / 100 for 4, 5, 6 and 7 steps
+    assert marked(ax, ">") == pytest.approx([2.61, 2.66, 2.71, 2.76])
+    assert marked(ax, "*") == pytest.approx([3.08, 3.13, 3.18, 3.23])
+
+
+def test_trees_without_a_marker_left_are_grey_and_counted() -> None:
+    figure, ax = theme.new_figure()
+    plot.plot_accept_length_vs_draft_tokens(costs(*trees(2, 4, 6, 8)), ax=ax)
+    # without the two of topk 2: 2 + 2 / 10 + steps / 20, and 1 or 8 / 100
+    grey = {2.41, 2.46, 2.51, 2.56, 2.48, 2.53, 2.58, 2.63}
+    assert {y for _, y in points(ax, theme.ROLES["published"])} == grey
+    assert any("Of 8 series of points the 6 highest are named; the others are grey." in text for text in words(figure))
+    assert collisions(figure) == []
+
+
+def test_a_single_point_keeps_its_name_among_series_with_markers() -> None:
+    figure, ax = theme.new_figure()
+    single = {"run_id": "single", "drafter": LONG, "eagle_topk": 2, "num_steps": 3, "num_draft_tokens": 8}
+    plot.plot_accept_length_vs_draft_tokens(costs(*trees(4, 8), {**single, "accept_length": 2.9}), ax=ax)
+    named = {" ".join(text.get_text().split()): text.xy for text in ax.texts}
+    assert named["concurrency 1, topk 2"] == (3, 2.9)
+    assert collisions(figure) == []
+
+
+def test_repeats_are_named_once_at_the_highest() -> None:
+    figure, ax = theme.new_figure()
+    tree = {"num_draft_tokens": 16, "num_steps": 4, "eagle_topk": 4}
+    rows = [{**tree, "run_id": f"r{k}", "accept_length": length} for k, length in enumerate((3.0, 3.4, 3.2))]
+    chain = {"run_id": "chain", "num_draft_tokens": 5, "num_steps": 4, "eagle_topk": 1, "accept_length": 2.8}
+    plot.plot_accept_length_vs_draft_tokens(costs(*rows, chain), ax=ax)
+    figure.draw_without_rendering()
+    labels = {" ".join(text.get_text().split()): text.xy[1] for text in ax.texts if text.get_text()}
+    assert labels == {"topk 1": 2.8, "topk 4": 3.4}
+    assert len([text for text in words(figure) if text == "topk 4"]) == 1
 
 
 @pytest.mark.parametrize("absurd", [1e308, -1e308, float("inf"), 1e16])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import theme
-from workbench.plot.labels import Label, _shared, _spread, _within, label_points, label_right, most_named
+from workbench.plot.labels import Label, _shared, _spread, _within, _wrapped, label_points, label_right, most_named
 
 
 def test_labels_far_apart_stay_where_they_belong() -> None:
@@ -41,6 +41,10 @@ def test_more_lines_than_a_margin_holds_are_counted() -> None:
     assert [label.text for label in named] == ["9", "8", "7"]
     assert words == "Of 10 lines the 3 highest are named."
     assert most_named(labels, most=10) == (labels, "")
+
+
+def test_a_number_stays_with_the_word_before_it() -> None:
+    assert _wrapped("simulated, topk 1", 16).split("\n") == ["simulated,", "topk\N{NO-BREAK SPACE}1"]
 
 
 def test_labels_of_points_close_together_do_not_overlap() -> None:

@@ -48,6 +48,14 @@ def test_words_neither_overlap_nor_are_cut_off(name: str, campaign: str) -> None
     assert collisions(figure) == []
 
 
+@pytest.mark.parametrize("campaign", ["h200_tune", "h200_best_drafter", "h200_variants"])
+@pytest.mark.parametrize("name", ["accept length", "accept rate", "throughput"])
+def test_words_of_many_shapes_neither_overlap_nor_are_cut_off(name: str, campaign: str) -> None:
+    figure, ax = theme.new_figure()
+    FIGURES[name](recorded(campaign), ax)
+    assert collisions(figure) == []
+
+
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_timeline_of_the_longest_recorded_log(campaign: str) -> None:
     log = longest_log(recorded(campaign))

@@ -64,7 +64,8 @@ def measured(parcel: Parcel, prompts: bytes) -> Iterator[Event]:
         yield from outgoing.rest()
         if place.ended is None:
             raise _broken(place)
-        yield Over()
+    # Told last of all: whoever hears it may take this process away, and the folder must be gone before.
+    yield Over()
 
 
 def _followed(place: Place, outgoing: Outgoing) -> Iterator[Event]:

@@ -20,15 +20,17 @@ from workbench.plot.marks import (
     notes_below,
     nothing_to_draw,
     origin_handles,
+    point_handle,
     run_count,
     some_of,
 )
-from workbench.plot.names import SETTINGS, row_names, with_series
+from workbench.plot.names import SETTINGS, row_names, with_series, without_drafter
 from workbench.plot.scaling import ACCEPT_LENGTH
 from workbench.theme.style import ROLES, safe_label, themed
 
 _SETTINGS = tuple(name for name in SETTINGS if name != "baseline_group")  # acceptance does not depend on it
 _MOST_NAMES = 8
+_MARKERS = ">p<*dH"  # of series of points; no origin has one of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def plot_accept_length_vs_draft_tokens(df: pd.DataFrame, *, ax: Axes, expected: 
         )
     ax.set_ylabel(ACCEPT_LENGTH)
     bars = "Bars are ranges in the source, or intervals." if drawn.bars else ""
-    _finish(ax, drawn, [bars, drawn.note, _rewritten(df)])
+    _finish(ax, drawn, [bars, _counts(rows, "accept_length"), _rewritten(df)])
     return ax
 
 
@@ -75,7 +77,7 @@ def plot_throughput_vs_draft_tokens(costs: pd.DataFrame, *, ax: Axes, max_concur
     bases = set(rows["basis"].dropna()) if "basis" in rows else set()
     ax.set_ylabel(f"{bases.pop() if len(bases) == 1 else 'decode or output'} speed (tok/s)")
     ax.set_ylim(bottom=0)
-    _finish(ax, drawn, [drawn.note, elsewhere, _rewritten(costs)], levels)
+    _finish(ax, drawn, [_counts(rows, "tok_per_s"), elsewhere, _rewritten(costs)], levels)
     return ax
 
 
@@ -87,14 +89,12 @@ def plot_accept_rate_vs_draft_tokens(df: pd.DataFrame, *, ax: Axes) -> Axes:
     """
     rows = _speculative(df)
     printed = rows[column(rows, "accept_rate_printed").notna()]
-    ours = _draw_by_tokens(ax, rows, "accept_rate")
+    ours = _draw_by_tokens(ax, rows, "accept_rate", "(accept length - 1) / steps, ")
     if ours is None and printed.empty:
         return nothing_to_draw(ax, "No run has an accept rate: steps are not stated and no log printed one.")
-    if ours is not None:
-        for handle in ours.handles:
-            handle.set_label(f"(accept length - 1) / steps, {handle.get_label()}")
-    drawn = ours or _Drawn([], [], [], [], "")
-    _draw_printed(ax, drawn, with_series(printed, _SETTINGS), _places(rows))
+    printed, drafter = without_drafter(with_series(printed, _SETTINGS))
+    drawn = ours or _Drawn([], [], [], [], drafter)
+    _draw_printed(ax, drawn, printed, _places(rows))
     _token_axis(ax, _places(rows), unknown=bool(rows["num_draft_tokens"].isna().any()))
     highest = pd.concat([column(rows, "accept_rate"), column(rows, "accept_rate_printed")]).max()
     ax.set_ylim(-0.04, max(1.0, highest * 1.05))
@@ -131,34 +131,83 @@ def _speculative(df: pd.DataFrame) -> pd.DataFrame:
     return df[df["drafter"].notna()].reset_index(drop=True)
 
 
-def _draw_by_tokens(ax: Axes, rows: pd.DataFrame, name: str) -> _Drawn | None:
+def _draw_by_tokens(ax: Axes, rows: pd.DataFrame, name: str, meaning: str = "") -> _Drawn | None:
     """Points and lines of the column ``name`` by draft tokens; ``None`` if no row has a value."""
-    known = rows[column(rows, name).notna()]
-    if known.empty:
+    if column(rows, name).isna().all():
         return None
-    places = _places(rows)
-    known = with_series(known, _SETTINGS)
-    known = known.assign(place=_dodged(known, places), value=column(known, name))
-    known["low"], known["high"] = column(known, f"{name}_low"), column(known, f"{name}_high")
-    sweeps = known[known.groupby("series")["value"].transform(lambda own: _is_sweep(known.loc[own.index]))]
-    crowded = len(known["series"].unique()) > _MOST_NAMES
-    grey = known["value"].notna() & crowded & ~known["series"].isin(sweeps["series"])
-    for (colour, origin), group in known.groupby([known["colour"].mask(grey, ROLES["published"]), "origin"]):
-        draw_points(ax, group["place"], group["value"], group["low"], group["high"], colour=str(colour), origin=origin)
-    for _, sweep in sweeps.groupby("series"):
-        middle = sweep.groupby("num_draft_tokens")[["place", "value"]].median()
-        ax.plot(middle["place"], middle["value"], color=sweep["colour"].iloc[0], linestyle=sweep["linestyle"].iloc[0])
-    _token_axis(ax, places, unknown=bool(rows["num_draft_tokens"].isna().any()))
-    lone = some_of(sorted(known.loc[grey, "drafter"].unique()))
-    words = f"Grey: measured at one number of draft tokens only ({lone})." if lone else ""
+    known, drafter = _in_series(rows, name)
+    markers, grey, words = _told_apart(known)
+    known["marker"] = [markers.get(series, "") for series in known["series"]]
+    known["colour"] = known["colour"].mask(known["series"].isin(grey), ROLES["published"])
+    _draw_series(ax, known)
+    _token_axis(ax, _places(rows), unknown=bool(rows["num_draft_tokens"].isna().any()))
+    handles = origin_handles(known["origin"])
+    for handle in handles:
+        handle.set_label(f"{meaning}{handle.get_label()}")
+    marked = known[known["marker"] != ""].drop_duplicates("series")
+    looks = marked[["series", "colour", "origin", "marker"]]
+    named = known[~known["is_sweep"] & ~known["series"].isin({*markers, *grey})]
+    highest = named.groupby(["series", "num_draft_tokens"], dropna=False)["value"].idxmax()
+    ends = known[known["is_sweep"]].sort_values("num_draft_tokens").drop_duplicates("series", keep="last")
     ranged = known[known["low"] < known["high"]]
     return _Drawn(
-        origin_handles(known["origin"]),
-        _labels(sweeps.sort_values("num_draft_tokens").drop_duplicates("series", keep="last")),
-        _labels(known[~grey & ~known["series"].isin(sweeps["series"])]),
+        handles + [point_handle(*look) for look in looks.itertuples(index=False)],
+        _labels(ends),
+        _labels(named.loc[highest]),
         list(zip(ranged["place"], ranged["low"], ranged["high"], strict=True)),
-        " ".join([run_count(known), words, not_measured(row_names(rows[column(rows, name).isna()]))]),
+        f"{drafter} {words}",
     )
+
+
+def _in_series(rows: pd.DataFrame, name: str) -> tuple[pd.DataFrame, str]:
+    """The rows that have a value, with their series and places, and the sentence on what all series share."""
+    known, drafter = without_drafter(with_series(rows[column(rows, name).notna()], _SETTINGS))
+    known = known.assign(place=_dodged(known, _places(rows)), value=column(known, name))
+    known["low"], known["high"] = column(known, f"{name}_low"), column(known, f"{name}_high")
+    known["is_sweep"] = known.groupby("series")["value"].transform(lambda own: _is_sweep(known.loc[own.index]))
+    return known, drafter
+
+
+def _told_apart(known: pd.DataFrame) -> tuple[dict[str, str], set[str], str]:
+    """How points that no line joins are told apart: markers by series, the grey series, and the sentence on these.
+
+    A few points stand by their names. Of many, series of several points get a marker each, as far as there are
+    markers; single points keep their names, or are grey where these would be too many too.
+    """
+    lone, lines = known[~known["is_sweep"]], known.loc[known["is_sweep"], "series"].nunique()
+    if lines + len(lone) <= _MOST_NAMES:
+        return {}, set(), ""
+    sizes = lone.groupby("series").size()
+    order = lone.sort_values("value", ascending=False, kind="stable")["series"].unique()
+    clouds = [series for series in order if sizes[series] > 1]
+    named, grey = clouds[: len(_MARKERS)], set(clouds[len(_MARKERS) :])
+    more = f"Of {len(clouds)} series of points the {len(named)} highest are named; the others are grey."
+    words = [more] if grey else []
+    single = lone[~lone["series"].isin(clouds)]
+    if lines + single["series"].nunique() > _MOST_NAMES:
+        grey |= set(single["series"])
+        names = some_of(sorted(single["drafter"].unique()))
+        whose = f" ({names})" if len(known["drafter"].unique()) > 1 else ""
+        words.insert(0, f"Grey: measured at one number of draft tokens only{whose}.")
+    return dict(zip(sorted(named), _MARKERS, strict=False)), grey, " ".join(words)
+
+
+def _draw_series(ax: Axes, known: pd.DataFrame) -> None:
+    """All points, and the lines of what is a sweep."""
+    for (colour, origin, marker), group in known.groupby(["colour", "origin", "marker"]):
+        spans = group["place"], group["value"], group["low"], group["high"]
+        draw_points(ax, *spans, colour=str(colour), origin=origin, marker=str(marker) or None)
+    lines = known[known["is_sweep"]]
+    lines = lines.assign(linestyle=with_series(lines, _SETTINGS)["linestyle"])  # lone series use up no styles
+    for _, sweep in lines.groupby("series"):
+        middle = sweep.groupby("num_draft_tokens")[["place", "value"]].median()
+        ax.plot(middle["place"], middle["value"], color=sweep["colour"].iloc[0], linestyle=sweep["linestyle"].iloc[0])
+
+
+def _counts(rows: pd.DataFrame, name: str) -> str:
+    """How many rows have a value, and which have none."""
+    measured = column(rows, name).notna()
+    return f"{run_count(rows[measured])} {not_measured(row_names(rows[~measured]))}"
 
 
 def _labels(rows: pd.DataFrame) -> list[Label]:
@@ -169,7 +218,7 @@ def _finish(ax: Axes, drawn: _Drawn, notes: list[str], levels: Sequence[Label] =
     ends, unnamed = most_named(drawn.ends)
     ax.margins(y=0.15)
     legend_above(ax, drawn.handles)
-    notes_below(ax, *notes, unnamed)
+    notes_below(ax, *notes, drawn.note, unnamed)
     label_right(ax, [*levels, *ends])
     label_points(ax, drawn.labels, drawn.bars)
 

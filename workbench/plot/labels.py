@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,7 +118,9 @@ def _leader(label: Label) -> dict[str, Any]:
 
 
 def _wrapped(text: str, width: int) -> str:
-    return "\n".join(textwrap.fill(line, width) for line in text.split("\n"))
+    """The text in lines of that width; a number stays with the word before it."""
+    joined = re.sub(r" (?=\d)", "\N{NO-BREAK SPACE}", text)
+    return "\n".join(textwrap.fill(line, width) for line in joined.split("\n"))
 
 
 def _lay_out(ax: Axes) -> None:

@@ -40,9 +40,13 @@ def draw_points(
     *,
     colour: str,
     origin: object,
+    marker: str | None = None,
     horizontal: bool = False,
 ) -> None:
-    """Points of one origin, with their intervals or ranges as bars; those without a value are left to the notes."""
+    """Points of one origin, with their intervals or ranges as bars; those without a value are left to the notes.
+
+    A ``marker`` of their own replaces that of the origin, which their filling still tells.
+    """
     mark = ORIGINS.get(str(origin), UNKNOWN_ORIGIN)
     values, places = (x, y) if horizontal else (y, x)
     shown = places.notna() & values.notna()
@@ -53,7 +57,7 @@ def draw_points(
         xerr=bars if horizontal else None,
         yerr=None if horizontal else bars,
         linestyle="none",
-        marker=mark.marker,
+        marker=marker or mark.marker,
         fillstyle=mark.fill,
         color=colour,
         markeredgecolor=colour,
@@ -66,25 +70,31 @@ def draw_points(
     )
 
 
+def point_handle(label: str, colour: str, origin: object, marker: str | None = None) -> Artist:
+    """A legend entry for points as `draw_points` draws them."""
+    mark = ORIGINS.get(str(origin), UNKNOWN_ORIGIN)
+    return Line2D(
+        [],
+        [],
+        linestyle="none",
+        marker=marker or mark.marker,
+        fillstyle=mark.fill,
+        color=colour,
+        markerfacecoloralt="white",
+        markeredgewidth=1.5,
+        label=label,
+    )
+
+
 def origin_handles(origins: Iterable[object], colour: str = ROLES["speculative"]) -> list[Artist]:
     """A legend entry for each origin that is drawn, always in the same order."""
     present = {str(origin) for origin in origins}
-    marks = [mark for name, mark in ORIGINS.items() if name in present]
+    marks = {name: mark for name, mark in ORIGINS.items() if name in present}
     if present - set(ORIGINS):
-        marks.append(UNKNOWN_ORIGIN)
+        marks["unknown"] = UNKNOWN_ORIGIN
     return [
-        Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=mark.marker,
-            fillstyle=mark.fill,
-            color=ROLES["published"] if mark.marker == "x" else colour,
-            markerfacecoloralt="white",
-            markeredgewidth=1.5,
-            label=mark.words,
-        )
-        for mark in marks
+        point_handle(mark.words, ROLES["published"] if mark.marker == "x" else colour, name)
+        for name, mark in marks.items()
     ]
 
 

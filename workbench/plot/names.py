@@ -42,6 +42,18 @@ def with_series(df: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     return named.assign(linestyle=named["series"].map(lines)).sort_values("series", kind="stable")
 
 
+def without_drafter(named: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The rows of `with_series` with the drafter left out of their series, and the sentence that says it instead.
+
+    Only where settings tell the series of a single drafter apart; elsewhere the rows as they are, and nothing to say.
+    """
+    drafters = named["drafter"].unique()
+    if len(drafters) != 1 or named["series"].nunique() < 2:
+        return named, ""
+    short = named["series"].str.removeprefix(f"{safe_label(drafters[0], 28)}, ")
+    return named.assign(series=short), f"Drafter: {safe_label(drafters[0])}."
+
+
 def row_names(df: pd.DataFrame) -> list[str]:
     """For each row its label, or run id; rows of one label also name the settings in which they differ.
 
