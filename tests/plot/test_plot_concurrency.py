@@ -92,3 +92,18 @@ def test_a_drafter_that_nobody_names_beside_named_ones() -> None:
     figure, ax = theme.new_figure()
     plot.plot_throughput_vs_concurrency(runs(base(1, 90.0), spec(1, 120.0, drafter=None), spec(1, 130.0)), ax=ax)
     assert any("measured at one concurrency only (d)" in word for word in words(figure))
+
+
+def test_trees_of_other_sizes_are_not_joined_and_one_drafter_is_named_once() -> None:
+    figure, ax = theme.new_figure()
+    tree = {"num_steps": 5, "eagle_topk": 8}
+    rows = [
+        spec(concurrency, speed, num_draft_tokens=tokens, **tree)
+        for tokens, speeds in ((16, (100.0, 300.0)), (32, (200.0, 500.0)))
+        for concurrency, speed in zip((1, 8), speeds, strict=True)
+    ]
+    plot.plot_throughput_vs_concurrency(runs(base(1, 90.0), base(8, 250.0), *rows), ax=ax)
+    drawn = [list(map(float, line.get_ydata())) for line in ax.lines if line.get_linestyle() not in ("None", "none")]
+    assert sorted(drawn) == [[90, 250], [100, 300], [200, 500]]
+    assert {"tokens 16 300 tok/s", "tokens 32 500 tok/s", "baseline 250 tok/s"} <= set(words(figure))
+    assert any("Drafter: d." in text for text in words(figure))

@@ -22,11 +22,11 @@ from workbench.plot.marks import (
     run_count,
     some_of,
 )
-from workbench.plot.names import SETTINGS, row_names, with_series
+from workbench.plot.names import SETTINGS, row_names, with_series, without_drafter
 from workbench.theme.style import LINES, ROLES, themed
 
-_SETTINGS = ("num_steps", *(name for name in SETTINGS if name != "max_concurrency"))
-_MOST_NAMES = 4
+_SETTINGS = ("num_steps", "num_draft_tokens", *(name for name in SETTINGS if name != "max_concurrency"))
+_MOST_NAMES, _MOST_LINES = 4, 6
 
 
 _ONE_SCALE = 5  # speeds within this factor are told apart on a linear axis from 0
@@ -45,7 +45,7 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     if known.empty:
         return nothing_to_draw(ax, "No run has both a speed and a concurrency.")
     levels = {level: float(place) for place, level in enumerate(sorted(known["max_concurrency"].unique()))}
-    known = _styled(known)
+    known, drafter = _styled(known)
     lines = known[known.groupby("series")["max_concurrency"].transform("nunique") > 1]
     lone = ~known["series"].isin(lines["series"]) & (known["role"] != "baseline")
     known["place"] = known["max_concurrency"].map(levels).astype("float64")
@@ -62,10 +62,12 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
     _axes(ax, known, levels)
     legend_above(ax, [*_baseline_handle(known), *origin_handles(known["origin"])])
     left_out = rows[~rows.index.isin(known.index)]
-    ends, unnamed = most_named(_labels(joined.sort_values("place").drop_duplicates("series", keep="last")))
+    last = joined.sort_values("place").drop_duplicates("series", keep="last")
+    ends, unnamed = most_named(_labels(last), _MOST_LINES)
     names = some_of(sorted(known.loc[lone, "drafter"].dropna().unique()))
     alone = f"Grey: measured at one concurrency only ({names})." if names else ""
-    notes_below(ax, run_count(known), alone, not_measured(row_names(left_out), "No speed or no concurrency"), unnamed)
+    missing = not_measured(row_names(left_out), "No speed or no concurrency")
+    notes_below(ax, run_count(known), alone, missing, drafter, unnamed)
     label_right(ax, ends)
     baselines = known[~lone & ~known.index.isin(joined.index)]
     label_points(ax, _labels(baselines) if len(baselines) <= _MOST_NAMES else [])
@@ -79,18 +81,20 @@ def _labels(rows: pd.DataFrame) -> list[Label]:
     ]
 
 
-def _styled(known: pd.DataFrame) -> pd.DataFrame:
-    """Series with their styles; baselines count as drafters of their group, in ink."""
+def _styled(known: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Series with their styles; baselines count as drafters of their group, in ink. Then the one drafter, if so."""
     baseline = known["role"] == "baseline"
     groups = known["baseline_group"].map(lambda group: "baseline" if group == "default" else f"baseline {group}")
     named = with_series(known.assign(drafter=known["drafter"].mask(baseline, groups)), _SETTINGS)
     order = sorted(named.loc[named["role"] == "baseline", "series"].unique())
     lines = {series: LINES[place % len(LINES)] for place, series in enumerate(order)}
     ink = named["series"].isin(order)
-    return named.assign(
+    styled = named.assign(
         colour=named["colour"].mask(ink, ROLES["baseline"]),
         linestyle=[lines.get(row["series"], row["linestyle"]) for row in named.to_dict("records")],
     )
+    short, drafter = without_drafter(styled[~ink])
+    return pd.concat([styled[ink], short]), drafter
 
 
 def _beside(places: pd.Series) -> pd.Series:

@@ -23,7 +23,13 @@ SETTINGS = (
 _SWITCHES = {"cuda_graph": "graphs", "ignore_eos": "ignore_eos"}
 _LONG, _LEAST_SHARED = 30, 8  # labels up to the one stand as they are; less than the other is not worth leaving out
 _WIDTH = 44  # as `safe_label` cuts
-_WORDS = {"num_steps": "steps", "eagle_topk": "topk", "max_concurrency": "concurrency", "baseline_group": "group"}
+_WORDS = {
+    "num_steps": "steps",
+    "num_draft_tokens": "tokens",
+    "eagle_topk": "topk",
+    "max_concurrency": "concurrency",
+    "baseline_group": "group",
+}
 
 
 def with_series(df: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
