@@ -149,6 +149,7 @@ def ranking_view(tuned: Tuned | None) -> pd.DataFrame:
         "basis": "basis",
         "tok_per_s": "tok/s",
         "ends": "95 %",
+        "measured_tok_per_s": "measured",
         "speedup": "speedup",
         "ratio": "of the leader's speed",
         "ratio_ends": "95 % of that",

@@ -23,13 +23,14 @@ _Speed = Annotated[float, Field(ge=0, lt=1e12)]
 
 
 class BestAt(File):
-    """The answer at one load; ``rivals`` may still be faster."""
+    """The answer at one load; ``rivals`` may still be faster. ``tok_per_s`` is weighed, see `Ranked`."""
 
     load: _Load
     config: str
     tok_per_s: _Speed
     low: _Speed | None = None
     high: _Speed | None = None
+    measured_tok_per_s: _Speed | None = None
     speedup: _Speed | None = None
     state: Literal["decided", "not confirmed", "undecided"]
     rivals: tuple[str, ...] = ()
@@ -51,7 +52,10 @@ class Spent(File):
 
 
 class Ranked(File):
-    """A configuration at a load; ``ratio`` is its speed over the leader's."""
+    """A configuration at a load; ``ratio`` is its speed over the leader's.
+
+    ``tok_per_s`` weighs what was measured with what the other shapes say of it.
+    """
 
     max_concurrency: _Load
     rank: _Count | None = None
@@ -60,6 +64,7 @@ class Ranked(File):
     tok_per_s: _Speed | None = None
     low: _Speed | None = None
     high: _Speed | None = None
+    measured_tok_per_s: _Speed | None = None
     speedup: _Speed | None = None
     ratio: _Speed | None = None
     ratio_low: _Speed | None = None

@@ -72,19 +72,19 @@ def with_misfit(state: State, noise: Noise) -> Noise:
     for group in dict.fromkeys(config.group for config in state.configs):
         cells, values, deviations = measured_cycles(state, replace(noise, start=0.0), group)
         if cells:
-            visits = np.array([len(state.of(config.name, load)) for config, load in cells])
-            shared = _same_start(cells) * np.outer(values / np.sqrt(visits), values / np.sqrt(visits))
+            shared = _of_starts(state, cells, values)
             score += [_likelihoods(cells, values, deviations, shared, steeper) for steeper in _STEEPER]
     weights = np.exp(score - score.max()).sum(axis=0)
     weights = weights / weights.sum()
     return replace(noise, start=float(np.sqrt(weights @ variances)), weights=tuple(weights))
 
 
-def _same_start(cells: Sequence[Cell]) -> Floats:
-    """How alike starts' noise is in two cells: the loads of one configuration share a start, but not all it does."""
+def _of_starts(state: State, cells: Sequence[Cell], values: Floats) -> Floats:
+    """Covariance of R by starts of variance 1: loads of one configuration share a start, but not all it does."""
     names = np.array([config.name for config, _ in cells])
     alike = _SHARED * (names[:, None] == names) + (1 - _SHARED) * np.eye(len(cells))
-    return np.asarray(alike, dtype=np.float64)
+    each = values / np.sqrt([len(state.of(config.name, load)) for config, load in cells])
+    return np.asarray(alike * np.outer(each, each), dtype=np.float64)
 
 
 def _likelihoods(cells: Sequence[Cell], values: Floats, deviations: Floats, shared: Floats, steeper: float) -> Floats:
@@ -103,12 +103,13 @@ def _likelihoods(cells: Sequence[Cell], values: Floats, deviations: Floats, shar
 
 def predict_cycles(state: State, noise: Noise, cells: Sequence[Cell], draws: int, seed: int = 0) -> Cycles:
     """R of cells of one group, given everything that is measured of the group."""
-    known, values, deviations = measured_cycles(state, noise, cells[0][0].group)
+    known, values, passes = measured_cycles(state, replace(noise, start=0.0), cells[0][0].group)
     if not known:
         nothing = np.full((len(cells), draws), np.nan)
         return Cycles(nothing[:, 0] if draws else np.full(len(cells), np.nan), nothing)
     scale = float(np.median(values))
-    between = _covariance(known, known, scale) + np.diag((deviations * values) ** 2 + 1e-9)
+    between = _covariance(known, known, scale) + np.diag((passes * values) ** 2 + 1e-9)
+    between += noise.start**2 * _of_starts(state, known, values)
     across, within = _covariance(cells, known, scale), _covariance(cells, cells, scale)
     gain = np.linalg.solve(between, across.T).T
     prior = PRIOR_MEAN * _size(scale)

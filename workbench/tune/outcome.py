@@ -19,7 +19,9 @@ _RANKING = {
     "rank": "Int64",
     "config": "str",
     "basis": "str",
-    **dict.fromkeys(("tok_per_s", "low", "high", "speedup", "ratio", "ratio_low", "ratio_high"), "float64"),
+    **dict.fromkeys(
+        ("tok_per_s", "low", "high", "measured_tok_per_s", "speedup", "ratio", "ratio_low", "ratio_high"), "float64"
+    ),
     "accept_length": "float64",
     "visits": "Int64",
     "standing": "str",
@@ -36,6 +38,7 @@ class Best:
     tok_per_s: float
     low: float
     high: float
+    measured_tok_per_s: float | None
     speedup: float | None
     state: str
     rivals: tuple[str, ...]
@@ -59,6 +62,8 @@ class OneForAll:
 def ranking_df(state: State, at: Position) -> pd.DataFrame:
     """Every configuration at every load: measured ones by speed, then the others by what they may reach.
 
+    ``tok_per_s`` weighs what was measured with what the other shapes say of it, ``measured_tok_per_s`` does not.
+
     ``ratio`` is the speed over the leader's, with the 95 % interval of the paired draws. ``standing`` is leader, open
     (may be faster by more than the tolerance), may be as fast, or out.
     """
@@ -79,6 +84,7 @@ def ranking_df(state: State, at: Position) -> pd.DataFrame:
                     "tok_per_s": speed.value,
                     "low": float(low),
                     "high": float(high),
+                    "measured_tok_per_s": speed.measured,
                     "speedup": speed.value / base if speed.value is not None and base else None,
                     "accept_length": None if speed.config.is_baseline else speed.length.value,
                     "visits": len(state.of(speed.config.name, load)),
@@ -123,7 +129,8 @@ def _best(state: State, race: Race) -> Best:
     sure = UNDECIDED if rivals else DECIDED if is_confirmed(state, race) else NOT_CONFIRMED
     assert leader.value is not None
     speedup = leader.value / base if base else None
-    return Best(race.load, leader.config.name, leader.value, float(low), float(high), speedup, sure, rivals)
+    ends = float(low), float(high)
+    return Best(race.load, leader.config.name, leader.value, *ends, leader.measured, speedup, sure, rivals)
 
 
 def one_for_all(at: Position) -> OneForAll | None:
@@ -211,7 +218,8 @@ def summary(state: State, at: Position, passes: int, gpus: int, *, baseline_agai
 
 def _sentence(best: Best) -> str:
     gain = "" if best.speedup is None else f", {best.speedup:.2f}x the baseline"
-    speed = f"{best.tok_per_s:.1f} tok/s ({best.low:.1f} to {best.high:.1f}){gain}"
+    measured = "" if best.measured_tok_per_s is None else f", measured {best.measured_tok_per_s:.1f}"
+    speed = f"{best.tok_per_s:.1f} tok/s ({best.low:.1f} to {best.high:.1f}{measured}){gain}"
     said = {
         DECIDED: f"nothing else is faster by more than {TOLERANCE:.0%}, confirmed by a second start",
         NOT_CONFIRMED: f"nothing else is faster by more than {TOLERANCE:.0%}, not confirmed by a second start",

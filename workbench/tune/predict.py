@@ -3,12 +3,16 @@
 ``tok/s = base tok/s x accept length / R``. Both factors come as draws, accept length from resamples of the prompts
 (`acceptance`), R from what cycles are known (`cycle`), so that an interval holds both errors, and two configurations
 are compared draw by draw: on the same prompts, with the same line of step times.
+
+A configuration that was measured is weighed the same way: its own cycle counts by how far starts lie apart, the line
+through all the others by how far cycles lie off it. Where starts repeat within a percent that is what was measured;
+where they differ by 20 % a lucky start does not lead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +21,7 @@ from workbench.analysis.frames import Floats, Row, interval, typed
 from workbench.tune.acceptance import MEASURED, RANGE, UNKNOWN, Length, accept_length
 from workbench.tune.cycle import Cell, predict_cycles, with_misfit
 from workbench.tune.noise import Noise, noise_of
-from workbench.tune.state import Config, State
+from workbench.tune.state import Config, State, Visit
 
 DRAWS = 1000
 _CELL = {
@@ -44,7 +48,10 @@ _RESIDUALS = {
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens a second of a cell: draws, which may be NaN, and a figure unless only a range is known."""
+    """Tokens a second of a cell: draws, which may be NaN, and a figure unless only a range is known.
+
+    ``measured`` is the geometric mean of its visits alone.
+    """
 
     config: Config
     load: int
@@ -53,6 +60,7 @@ class Speed:
     value: float | None
     draws: Floats
     cycle: Floats
+    measured: float | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -74,16 +82,26 @@ def speeds(
         cells = [(config, load) for config in wanted if config.group == group for load in state.loads]
         known = [cell for cell in cells if state.of(cell[0].name, cell[1])]
         left = [cell for cell in cells if cell not in known and state.can_visit(*cell)]
-        open_cells = [cell for cell in left if not cell[0].is_baseline]
-        found += [_measured(state, noise, cell, draws, seed) for cell in known]
+        found += [_measured(state, noise, cell, draws, seed) for cell in known if cell[0].is_baseline]
         found += [_unknown(cell, draws) for cell in left if cell[0].is_baseline]
-        if open_cells:
-            cycles = predict_cycles(state, noise, open_cells, draws, seed)
+        drafting = [cell for cell in (*known, *left) if not cell[0].is_baseline]
+        if drafting:
+            cycles = predict_cycles(state, noise, drafting, draws, seed)
             found += [
-                _predicted(state, cell, mean, drawn, seed)
-                for cell, mean, drawn in zip(open_cells, cycles.mean, cycles.draws, strict=True)
+                _weighed(state, noise, cell, mean, drawn, seed)
+                for cell, mean, drawn in zip(drafting, cycles.mean, cycles.draws, strict=True)
             ]
     return found
+
+
+def _weighed(state: State, noise: Noise, cell: Cell, mean: float, drawn: Floats, seed: int) -> Speed:
+    """What the visits, where there are any, and the line say together; the visits alone where nothing is predicted."""
+    predicted, visits = _predicted(state, cell, mean, drawn, seed), state.of(cell[0].name, cell[1])
+    if not visits:
+        return predicted
+    if predicted.value is None:
+        return _measured(state, noise, cell, len(drawn), seed)
+    return replace(predicted, basis=MEASURED, measured=_mean_speed(visits))
 
 
 def _measured(state: State, noise: Noise, cell: Cell, draws: int, seed: int) -> Speed:
@@ -91,14 +109,18 @@ def _measured(state: State, noise: Noise, cell: Cell, draws: int, seed: int) -> 
     config, load = cell
     visits = state.of(config.name, load)
     length = accept_length(state, config, load, draws, seed)
-    value = float(np.exp(np.mean([visit.log_speed for visit in visits])))
+    value = _mean_speed(visits)
     rng = np.random.default_rng([seed, load, config.seed, len(visits)])
     drawn = noise.draws(visits, rng, draws)
     prompts = length.draws / length.value if length.value is not None else np.ones(draws)
     speed = value * np.exp(drawn) * prompts
     base = state.base_speed(config.group, load)
     cycle = np.ones(draws) if config.is_baseline else length.draws * (np.nan if base is None else base) / speed
-    return Speed(config, load, MEASURED, length, value, speed, cycle)
+    return Speed(config, load, MEASURED, length, value, speed, cycle, value)
+
+
+def _mean_speed(visits: Sequence[Visit]) -> float:
+    return float(np.exp(np.mean([visit.log_speed for visit in visits])))
 
 
 def _predicted(state: State, cell: Cell, mean: float, drawn: Floats, seed: int) -> Speed:
@@ -155,21 +177,23 @@ def residuals_df(state: State, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
             truth = {each.load: each for each in speeds(state, [config], draws, seed, full)}
             for load in cells:
                 extra = noise.draws(state.of(config.name, load), np.random.default_rng([seed, 3]), draws)
-                rows.append(_residual(predicted[load], truth[load], np.exp(extra)))
+                base = state.base_speed(config.group, load)
+                rows.append(_residual(predicted[load], truth[load], np.exp(extra), np.nan if base is None else base))
     return typed(rows, _RESIDUALS)
 
 
-def _residual(predicted: Speed, truth: Speed, drawn: Floats) -> Row:
-    assert truth.value is not None
-    cycle, measured_cycle = float(np.median(predicted.cycle)), float(np.median(truth.cycle))
+def _residual(predicted: Speed, truth: Speed, drawn: Floats, base: float) -> Row:
+    assert truth.measured is not None
+    length = np.nan if truth.length.value is None else truth.length.value
+    cycle, measured_cycle = float(np.median(predicted.cycle)), length * base / truth.measured
     row = _cell(truth.config, truth.load) | {"acceptance": predicted.length.basis}
-    row |= {"measured_tok_per_s": truth.value, "measured_break_even": measured_cycle}
+    row |= {"measured_tok_per_s": truth.measured, "measured_break_even": measured_cycle}
     row |= _span("tok_per_s", predicted.value, predicted.draws * drawn) | _span(
         "break_even", cycle, predicted.cycle * drawn
     )
-    row |= {"error": None if predicted.value is None else predicted.value / truth.value - 1}
+    row |= {"error": None if predicted.value is None else predicted.value / truth.measured - 1}
     row |= {"cycle_error": cycle / measured_cycle - 1}
-    row["inside"] = _inside(row, "tok_per_s", truth.value) if predicted.value is not None else None
+    row["inside"] = _inside(row, "tok_per_s", truth.measured) if predicted.value is not None else None
     row["cycle_inside"] = _inside(row, "break_even", measured_cycle)
     return row
 
