@@ -96,6 +96,9 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
         (["report", "--workers", "two"], "argument --workers: invalid"),
         (["check", "d", "--tp-size", "-1"], "argument --tp-size: -1 is below 1"),
         (["check", "d", "--context-length", "1.5"], "argument --context-length: invalid"),
+        (["tune", "quickstart", "--budget-minutes", "nan"], "argument --budget-minutes: nan is no number from 0"),
+        (["tune", "quickstart", "--budget-minutes", "-3"], "argument --budget-minutes: -3 is no number from 0"),
+        (["tune", "quickstart", "--budget-minutes", "x"], "argument --budget-minutes: invalid"),
         (["parse", "a.log", "--frmat", "csv"], "unrecognized arguments: --frmat"),
     ],
 )

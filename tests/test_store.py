@@ -281,6 +281,7 @@ def test_a_run_that_did_not_succeed_is_read_with_its_reason(tmp_path: Path) -> N
         ("reported.json", reported(accept_rate_printed=(-0.1, 0.5)), "accept_rate_printed: Value error"),
         ("reported.json", reported(accept_rate_printed=(0.5, 2.1)), "accept_rate_printed: Value error"),
         ("reported.json", {"source": "s", "completion_tokens": -1}, "completion_tokens: Input should be greater"),
+        ("reported.json", '{"source": "s", "completion_tokens": 1, "source": "t"}', "key 'source' stands twice"),
         ("resolved.json", "[]", "not a JSON object"),
         ("resolved.json", DEEP, "not a JSON object"),
     ],
@@ -484,6 +485,37 @@ def test_requests_plain_and_packed(tmp_path: Path) -> None:
     assert requests_of(tmp_path / "b", gzip.compress(text.encode()), "requests.jsonl.gz") == expected
     assert requests_of(tmp_path / "c", text.replace("\n", "\r\n\r\n")) == expected
     assert requests_of(tmp_path / "d", None) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["requests.jsonl", "gpu.jsonl", "resolved.json", "metrics.before.prom"])
+def test_of_plain_and_packed_nobody_knows_which_is_the_run_s(tmp_path: Path, name: str) -> None:
+    folder = write_campaign(tmp_path / "c")
+    write_run(folder / "r", files={name: "{}"})
+    (folder / "r" / f"{name}.gz").write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(RunFolderError, match=rf"stands beside {name}\.gz"):
+        run = read_run(folder / "r")
+        read_metrics(run) if name.startswith("metrics") else (read_requests(run), read_gpu(run))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"repeat": 0, "wall_s": -5}]',
+        '[{"repeat": 0, "wall_s": 5, "failed": -3}]',
+        '[{"repeat": 0, "wall_s": 5, "decode_tok_per_s": "1e300"}]',
+        '[{"repeat": 0, "wall_s": 5, "wall_s": 6}]',
+    ],
+)
+def test_passes_that_cannot_be_are_refused(tmp_path: Path, text: str) -> None:
+    write_run(tmp_path / "c" / "r", files={"windows.json": text})
+    with pytest.raises(RunFolderError):
+        read_run(tmp_path / "c" / "r")
+
+
+def test_a_status_that_is_stated_twice_is_none(tmp_path: Path) -> None:
+    write_run(tmp_path / "c" / "r", files={"status.json": '{"status": "failed", "status": "ok"}'})
+    with pytest.raises(RunFolderError, match="key 'status' stands twice"):
+        read_run(tmp_path / "c" / "r")
 
 
 def test_lines_that_are_no_objects_are_counted_and_the_others_are_used(tmp_path: Path) -> None:

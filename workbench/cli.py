@@ -10,6 +10,7 @@ first; 6 no server answers where one should; 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -289,6 +290,14 @@ def _positive(text: str) -> int:
     return value
 
 
+def _amount(text: str) -> float:
+    """A number from 0; ``nan`` would be no limit, and above none."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0")
+    return value
+
+
 def _given(text: str) -> str:
     """A value that is there: an empty one is a shell variable that was not set."""
     if not text.strip():
@@ -393,7 +402,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     tune.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
     tune.add_argument(
-        "--budget-minutes", type=float, metavar="N", help="GPU minutes in all, what is measured already included"
+        "--budget-minutes", type=_amount, metavar="N", help="GPU minutes in all, what is measured already included"
     )
     tune.add_argument("--quiet", action="store_true", help="say nothing until the end")
     tune.add_argument("--dry-run", action="store_true", help="print what would be measured first, start nothing")
@@ -449,16 +458,16 @@ def _parser() -> argparse.ArgumentParser:
     answers.add_argument(
         "--server-like", type=_given, metavar="CAMPAIGN", help="start it with the server settings of this campaign"
     )
-    answers.add_argument("--temperature", type=float, default=0.7, metavar="T", help="default: 0.7; 0 is greedy")
-    answers.add_argument("--top-p", type=float, default=0.95, metavar="P", help="default: 0.95")
+    answers.add_argument("--temperature", type=_amount, default=0.7, metavar="T", help="default: 0.7; 0 is greedy")
+    answers.add_argument("--top-p", type=_amount, default=0.95, metavar="P", help="default: 0.95")
     answers.add_argument("--max-new-tokens", type=_positive, default=256, metavar="N", help="default: 256")
     answers.add_argument("--answers-per-prompt", type=_positive, default=1, metavar="N", help="may be raised later")
     answers.add_argument("--concurrency", type=_positive, default=256, metavar="N", help="default: 256")
     answers.add_argument("--limit", type=_positive, metavar="N", help="only the first N prompts")
     answers.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampling")
     answers.add_argument("--min-response-tokens", type=int, metavar="N", help="filter (24; greedy: none)")
-    answers.add_argument("--min-distinct-4", type=float, metavar="X", help="filter of repetition (0.5; greedy: none)")
-    answers.add_argument("--timeout-s", type=float, default=600.0, metavar="S", help="of one request (default: 600)")
+    answers.add_argument("--min-distinct-4", type=_amount, metavar="X", help="filter of repetition (0.5; greedy: none)")
+    answers.add_argument("--timeout-s", type=_amount, default=600.0, metavar="S", help="of one request (default: 600)")
     answers.add_argument("--quiet", action="store_true", help="say nothing until the end")
     answers.set_defaults(call=_answers)
 

@@ -309,13 +309,13 @@ class LoadWindow(Frozen):
     ``started_s`` is when it began by the clock of ``gpu.jsonl``.
     """
 
-    repeat: int
-    wall_s: float
-    busy_window_s: float | None = None
-    decode_tok_per_s: float | None = None
-    output_tok_per_s: float | None = None
-    completion_tokens: int = 0
-    failed: int = 0
+    repeat: int = Field(ge=0)
+    wall_s: float = Field(ge=0)
+    busy_window_s: float | None = Field(default=None, ge=0)
+    decode_tok_per_s: float | None = Field(default=None, ge=0)
+    output_tok_per_s: float | None = Field(default=None, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)
     client_cpu_share: float | None = None
     started_s: float | None = None
 

@@ -17,6 +17,7 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
@@ -203,7 +204,7 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
         provenance,
         status,
         optional(first_there(folder / "reported.json"), lambda path: _read_model(path, ReportedFigures, campaign)),
-        optional(_plain_or_packed(folder, "resolved.json"), lambda path: _read_object(path, campaign)),
+        _usable(lambda: _read_resolved(folder), problems),
         _usable(lambda: _find_log(folder, status), problems),
         optional(first_there(folder / "windows.json"), lambda path: _read_windows(path, campaign)) or (),
     )
@@ -211,7 +212,7 @@ def read_run(folder: Path, problems: list[Problem] | None = None) -> RunFolder:
 
 def _read_windows(path: Path, campaign: Path) -> tuple[LoadWindow, ...]:
     try:
-        return _WINDOWS.validate_json(_read_bytes(path, campaign))
+        return _WINDOWS.validate_json(_read_once(path, campaign), strict=True)
     except ValidationError as error:
         raise RunFolderError(_first_fault(error), where=path) from error
 
@@ -249,7 +250,13 @@ def read_gpu(run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
 
 
 def _plain_or_packed(folder: Path, name: str) -> Path | None:
-    return first_there(folder / name, folder / f"{name}.gz")
+    """The file of that name, which may be packed; of two nobody knows which was measured."""
+    plain, packed = folder / name, folder / f"{name}.gz"
+    if first_there(plain) and first_there(packed):
+        raise RunFolderError(
+            f"stands beside {packed.name}", where=plain, next_step="remove the one that is not the run's"
+        )
+    return first_there(plain, packed)
 
 
 def _read_lines(path: Path | None, run: RunFolder) -> tuple[list[dict[str, object]], list[Problem]]:
@@ -370,11 +377,16 @@ def _read_drafters(path: Path, problems: list[Problem]) -> tuple[Drafter, ...]:
 def _read_model(path: Path, model: type[_Model], campaign: Path) -> _Model:
     # Strict: "5" or true where a number belongs is a fault of the writer, not a 5 or a 1.
     try:
-        return model.model_validate_json(_read_bytes(path, campaign), strict=True)
+        return model.model_validate_json(_read_once(path, campaign), strict=True)
     except ValidationError as error:
         raise RunFolderError(
             _first_fault(error), where=path, next_step="mend the file or measure the run again"
         ) from error
+
+
+def _read_resolved(folder: Path) -> dict[str, object] | None:
+    path = _plain_or_packed(folder, "resolved.json")
+    return None if path is None else _read_object(path, folder.parent)
 
 
 def _read_object(path: Path, campaign: Path) -> dict[str, object]:
@@ -397,6 +409,31 @@ def _json(text: str | bytes) -> object:
         return cast(object, json.loads(text))
     except (ValueError, RecursionError):
         return None
+
+
+def _read_once(path: Path, campaign: Path) -> bytes:
+    """The bytes of a JSON file none of whose keys stands twice: of two values nobody knows which holds."""
+    read = _read_bytes(path, campaign)
+    with contextlib.suppress(ValueError, RecursionError):  # said by whoever reads it as JSON
+        try:
+            json.loads(read, object_pairs_hook=_keys_once)
+        except _StandsTwice as error:
+            raise RunFolderError(
+                f"key {error.args[0]!r} stands twice", where=path, next_step="mend the file or measure the run again"
+            ) from error
+    return read
+
+
+class _StandsTwice(Exception):
+    pass
+
+
+def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _StandsTwice(next(name for name in found if names.count(name) > 1))
+    return found
 
 
 def _read_bytes(path: Path, campaign: Path) -> bytes:

@@ -38,6 +38,12 @@ def test_answer_cell(tmp_path: Path, output: dict[str, Any], sentence: str) -> N
     assert [cell.source for cell in contents.cells] == ["x"]
 
 
+def test_what_a_library_warns_of_is_no_answer(tmp_path: Path) -> None:
+    warned = {**stream("numpy: RuntimeWarning: overflow\n"), "name": "stderr"}
+    contents = taken_apart(tmp_path, code("show.answer(a)", "answer", outputs=[warned, stream("It pays.\n")]))
+    assert contents.answer == Answer("It pays.")
+
+
 def test_headline_cells(tmp_path: Path) -> None:
     contents = taken_apart(
         tmp_path,

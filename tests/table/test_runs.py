@@ -48,7 +48,11 @@ def missing(value: object) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("listed", "count"), [("0-3,8", 5), ("7", 1), ("0,2,4-5", 4), (None, None), ("", None), ("0-x", None), ("-1", None)]
+    ("listed", "count"),
+    [
+        *(("0-3,8", 5), ("7", 1), ("0,2,4-5", 4), (None, None), ("", None), ("0-x", None), ("-1", None)),
+        *((text, None) for text in ("9" * 5000, f"0-{'9' * 30}")),
+    ],
 )
 def test_company_and_cpus_of_a_run(tmp_path: Path, listed: str | None, count: int | None) -> None:
     known = {"origin": "measured", "source": "a test", "places": 3, "cpus": listed}

@@ -66,6 +66,13 @@ def test_asked_beside_used(tmp_path: Path) -> None:
     assert tables.runs["device"].item() == "cuda"
 
 
+def test_half_characters_are_shown_as_escapes(tmp_path: Path) -> None:
+    resolved = '{"pp_size": "\\ud800", "\\udfff": "x", "dtype": "\\ud801", "tp_size": 2}'
+    tables = tables_of(tmp_path, resolved)
+    assert said(tables)["pp_size"] == (None, "\\ud800") and said(tables)["\\udfff"] == (None, "x")
+    assert tables.problems == ()
+
+
 def test_without_resolved_settings_the_log_tells(tmp_path: Path) -> None:
     tables = tables_of(tmp_path, log=ARGS.encode(), server={"attention_backend": "fa3"})
     assert said(tables)["attention_backend"] == ("fa3", "fa3")

@@ -42,6 +42,7 @@ def test_a_search_that_is_over_has_no_next_start(tmp_path: Path) -> None:
         {"best": [{**ANSWER["best"][0], "state": "sure"}]},
         {"best": [{**ANSWER["best"][0], "tok_per_s": 1e300}]},
         {"best": [{**ANSWER["best"][0], "load": 0}]},
+        {"residuals": [{**ANSWER["residuals"][0], "error": 1e308}]},
         {"gpu_minutes": {"spent": -1, "starts": 1}},
         {"ranking": [{"config": CHAIN}]},
         {"commands": [1, 2]},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_folders import write_campaign, write_run
 
 from workbench.paths import recorded_dir
 from workbench.store import read_campaign
@@ -95,3 +96,12 @@ def test_nothing_is_measured_of_a_campaign_that_was_never_begun(tmp_path: Path) 
 
 def test_two_visits_are_the_same_only_if_they_are_one() -> None:
     assert Visit("a", 1, (1.0,)) != Visit("a", 1, (1.0,))
+
+
+@pytest.mark.parametrize(("ended", "seconds"), [("yesterday", None), ("2026-01-05T10:01:30", 90.0), ("", None)])
+def test_a_start_whose_end_is_no_time_has_none(tmp_path: Path, ended: str, seconds: float | None) -> None:
+    folder = write_campaign(tmp_path / "c")
+    times = {"provenance.json": {"origin": "measured", "source": "s", "recorded_at": "2026-01-05T10:00:00+00:00"}}
+    status = {"status": "ok", "finished_at": ended}
+    write_run(folder / "r", files={**times, "status.json": status})
+    assert list(read_recorded(folder).start_s.values()) == ([] if seconds is None else [seconds])

@@ -174,7 +174,8 @@ def _shown_data(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(output: NotebookNode) -> str:
     if output.output_type == "stream":
-        return str(output.text)
+        # What libraries warn of is no answer.
+        return str(output.text) if output.get("name") != "stderr" else ""
     data = output.data
     if "text/markdown" in data:
         return str(data["text/markdown"])

@@ -20,7 +20,7 @@ _LEAST_ACCEPT = 0.9
 # SGLang renamed the variable at 0.5.3.
 _SIMULATED_BY = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 _SIMULATED = "(simulated)"
-_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
+_CPU_LIST = re.compile(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", re.ASCII)
 
 
 def run_row(
@@ -186,7 +186,7 @@ def _server(run: RunFolder, facts: StartupFacts, row: Row) -> Row:
 
 
 def _word(value: object, unless: str = "") -> str | None:
-    return value if isinstance(value, str) and value not in ("", unless) else None
+    return as_text(value) if isinstance(value, str) and value not in ("", unless) else None
 
 
 def _measured(run: RunFolder, requests: Sequence[Mapping[str, object]]) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from workbench.files import as_text
 from workbench.parse.records import StartupFacts
 from workbench.spec import RunSpec
 from workbench.store import RunFolder
@@ -38,11 +39,11 @@ def setting_rows(run: RunFolder, facts: StartupFacts) -> Iterator[Row]:
         return
     used, source = said
     asked = _asked(run.spec)
-    head = {"campaign": run.path.parent.name, "run_id": run.spec.run_id, "source": source}
+    head = {"campaign": as_text(run.path.parent.name), "run_id": run.spec.run_id, "source": source}
     for name in dict.fromkeys((*asked, *used)):
         wanted, found = _text(asked.get(name)), _text(used.get(name))
         if wanted is not None or found is not None:
-            yield {**head, "setting": name, "asked": wanted, "used": found}
+            yield {**head, "setting": as_text(name), "asked": wanted, "used": found}
 
 
 def used_settings(resolved: Mapping[str, object] | None, facts: StartupFacts) -> tuple[dict[str, object], str] | None:
@@ -88,4 +89,4 @@ def _text(value: object) -> str | None:
         return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if isinstance(value, int | str) else None
+    return as_text(str(value)) if isinstance(value, int | str) else None

@@ -20,6 +20,7 @@ UNDECIDED: Final = "undecided"
 _Load = Annotated[int, Field(ge=1, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Speed = Annotated[float, Field(ge=0, lt=1e12)]
+_Off = Annotated[float, Field(ge=-1, lt=1e12)]
 
 
 class BestAt(File):
@@ -69,7 +70,7 @@ class Ranked(File):
     ratio: _Speed | None = None
     ratio_low: _Speed | None = None
     ratio_high: _Speed | None = None
-    accept_length: float | None = None
+    accept_length: _Speed | None = None
     visits: _Count
     standing: str
 
@@ -83,7 +84,7 @@ class Residual(File):
     tok_per_s: _Speed | None = None
     tok_per_s_low: _Speed | None = None
     tok_per_s_high: _Speed | None = None
-    error: float | None = None
+    error: _Off | None = None
     inside: bool | None = None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -275,7 +276,15 @@ def _start_seconds(runs: Iterable[RunFolder]) -> dict[str, float]:
     """From when a server was started to the end of its last run; starts whose times are not known are left out."""
     spans: dict[str, list[datetime]] = {}
     for run in runs:
-        began, ended = run.provenance.recorded_at, run.status.finished_at
+        began, ended = _moment(run.provenance.recorded_at), _moment(run.status.finished_at)
         if began and ended:
-            spans.setdefault(_start_of(run), []).extend(datetime.fromisoformat(text) for text in (began, ended))
+            spans.setdefault(_start_of(run), []).extend((began, ended))
     return {start: (max(moments) - min(moments)).total_seconds() for start, moments in spans.items()}
+
+
+def _moment(text: str | None) -> datetime | None:
+    """The time that a file states; UTC where it names no zone, ``None`` where it is no time."""
+    with contextlib.suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(text or "")
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return None
