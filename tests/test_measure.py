@@ -457,3 +457,27 @@ def test_what_preflight_refuses_is_skipped_unless_allowed(root: Path, monkeypatc
     assert briefly(run()) == dict.fromkeys(RUNS, "ok") | {RUNS[1]: str(RunState.SKIPPED)}
     assert status(run_folder(root, RUNS[1]))["reason"] == "wrong flag (use EAGLE3)"
     assert briefly(run(allow_refused=True)) == dict.fromkeys(RUNS, "kept") | {RUNS[1]: "ok"}
+
+
+@pytest.mark.parametrize("name", ["campaign.json", "drafters.json", "progress.log", "_notebooks", "_servers/d"])
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_is_written_through_links_out_of_a_campaign(tmp_path: Path, name: str, there: bool) -> None:
+    folder, elsewhere = tmp_path / "c", tmp_path / "elsewhere"
+    (folder / "_servers").mkdir(parents=True)
+    if there:
+        elsewhere.write_text("theirs")
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(RunFolderError, match="leads out of the campaign folder"), alone(folder):
+        raise AssertionError("it was begun")
+    assert elsewhere.exists() == there
+
+
+def test_a_pipe_in_a_campaign_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "progress.log")
+    with pytest.raises(RunFolderError, match="is a pipe or a device"), alone(tmp_path):
+        raise AssertionError("it was begun")
+    (tmp_path / "progress.log").unlink()
+    (tmp_path / "drafters.json").write_text("[]")
+    (tmp_path / "mine").symlink_to("drafters.json")  # within the campaign
+    with alone(tmp_path):
+        pass

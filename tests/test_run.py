@@ -319,7 +319,9 @@ def test_stopping_the_command(root: Path, phase: str, how: str) -> None:
         assert time.monotonic() - stopped < GONE_S
         assert of_case(root) == []
     assert code == 130
-    assert "Stopped. 1 of 3 runs are measured, missing are:" in err and err.endswith("workbench: interrupted\n")
+    assert "Stopped; the same command goes on. 1 of 3 runs are measured, missing are:" in err and err.endswith(
+        "workbench: interrupted\n"
+    )
     assert states(root) == {"baseline-default-c1": "ok", "eagle3-d-s3-k1-n4-c1": "interrupted"}
     assert "KeyboardInterrupt" in json.dumps(notebook_of(root))
     code, _, _ = finished(command(root))

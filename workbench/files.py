@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import fcntl
@@ -347,3 +348,20 @@ def require_inside(path: Path, folder: Path) -> Path:
     if not inside:
         raise RunFolderError("leads out of the campaign folder", where=path)
     return real
+
+
+def require_own(folder: Path) -> None:
+    """That writing into a folder changes nothing elsewhere, and waits for nobody: a campaign may be a stranger's.
+
+    Raises
+    ------
+    RunFolderError
+        When an entry leads out of the folder, or is neither a file nor a folder.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_symlink():
+                require_inside(path, folder)
+            elif not entry.is_file() and not entry.is_dir():
+                raise RunFolderError("is a pipe or a device, no file", where=path, next_step="remove it")

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from workbench.errors import InputError, RunFolderError
-from workbench.files import as_text, require_space, sync, write_advice
+from workbench.files import as_text, require_own, require_space, sync, write_advice
 from workbench.gpu import open_gpus
 from workbench.launch.process import Server
 from workbench.launch.redaction import HIDDEN, shown_argv
@@ -35,7 +35,7 @@ from workbench.spec import (
     RunStatus,
     is_secret_variable,
 )
-from workbench.store import read_run, write_atomic, write_json, write_run
+from workbench.store import SERVERS, read_run, write_atomic, write_json, write_run
 from workbench.sweep import CampaignSpec
 
 _OWN_SETTINGS = frozenset({"host", "port", "model_path", "speculative_draft_model_path", "enable_metrics"})
@@ -75,7 +75,7 @@ def alone(folder: Path, name: str = LOCK) -> Iterator[None]:
     Raises
     ------
     RunFolderError
-        When another command measures this campaign.
+        When another command measures this campaign, or something in the folder leads out of it or is no file.
     InputError
         When nothing can be written there.
     """
@@ -90,6 +90,8 @@ def alone(folder: Path, name: str = LOCK) -> Iterator[None]:
     except OSError as error:
         raise not_written(folder, error) from error
     try:
+        require_own(folder)
+        require_own(folder / SERVERS)
         yield
     finally:
         lock.release()

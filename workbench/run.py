@@ -176,7 +176,7 @@ def _execute(plan: Plan, output: Path, parameters: dict[str, object], lines: Lin
             )
     except (KeyboardInterrupt, InputError):
         missing = live.missing(plan)
-        lines.say(f"Stopped. {_sentence(plan, len(missing))} The same command goes on.\n{live.missing_text(missing)}")
+        lines.say(f"Stopped; the same command goes on. {_sentence(plan, len(missing))}\n{live.missing_text(missing)}")
         raise
     require_there(runs_dir() / plan.campaign.name)
     return _outcome(plan, done)

@@ -84,6 +84,34 @@ def test_nothing_is_imported_twice(project: Path) -> None:
     assert len(campaign(project).runs) == 2
 
 
+def test_a_run_that_is_there_and_damaged_costs_only_itself(project: Path) -> None:
+    first = put(project, "serving.jsonl", PLAIN)
+    bring(first)
+    (there,) = (project / "data" / "runs" / "pile").glob("*/spec.json")
+    there.unlink()
+    outcome, said = bring(first, put(project, "other.jsonl", SERVING))
+    assert "1 run imported" in outcome.text and outcome.exit_code == 1
+    assert any("serving.jsonl" in line and f"{there.parent.name}, which cannot be read" in line for line in said)
+
+
+def test_copies_of_an_import_that_was_killed_are_removed(project: Path) -> None:
+    left = project / "data" / "runs" / "_importing-1.1.0123456789ab"  # the first process did not begin at tick 1
+    left.mkdir(parents=True)
+    (left / "tmpx.log").write_text("Bearer secret")
+    bring(put(project, "serving.jsonl", PLAIN))
+    assert list((project / "data" / "runs").glob("_importing-*")) == []
+
+
+def test_nothing_is_imported_into_a_folder_elsewhere(project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project / "data" / "runs" / "pile").mkdir(parents=True)
+    (project / "data" / "runs" / "pile" / "_servers").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="leads out of the campaign folder"):
+        bring(put(project, "vllm.log", vllm_log()))
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_every_tool_at_once(project: Path) -> None:
     outcome, said = bring(
         put(project, "grid.jsonl", {**GRID, "steps": 0, "topk": 0, "num_draft_tokens": 0}, GRID),

@@ -24,6 +24,7 @@ from workbench.paths import recorded_dir, runs_dir, slug
 from workbench.recording import alone, resolved
 from workbench.spec import CampaignInfo, Drafter, RunSpec
 from workbench.store import SERVERS, RunFolder, read_run, write_json, write_run
+from workbench.terminal import terminated_like_interrupted
 
 _MOST_SHOWN = 20
 _NO_ARM = "{} does not tell whether a drafter was used"
@@ -62,7 +63,7 @@ def import_files(request: Request, say: Callable[[str], None] = lambda _: None) 
         When no file holds a run that can be imported, or nothing can be written.
     """
     name = _campaign_name(request.campaign)
-    with scratch_in(runs_dir()) as scratch:
+    with terminated_like_interrupted(), scratch_in(runs_dir()) as scratch:
         problems: list[Problem] = []
         found = [run for file in request.files for run in read_file(file, request.stated, problems, scratch)]
         whole = [run for run in found if run.speculative is not None]
@@ -168,7 +169,14 @@ def _write(folder: Path, found: Sequence[Found], stated: Stated, written: _Writt
     there = by_identity(folder)
     for run in tell_apart(found, known):
         spec, old = run.spec(folder.name), there.get(run.source.identity)
-        before = None if old is None else read_run(old)
+        try:
+            before = None if old is None else read_run(old)
+        except InputError as error:
+            there_is = (
+                f"is there as {old and old.name}, which cannot be read ({error.what}): mend or remove that folder"
+            )
+            written.refused.append(Problem(run.source.place, there_is))
+            continue
         if before is not None and (why := clash(before, spec)) is not None:
             written.refused.append(Problem(run.source.place, why))
             continue
@@ -236,7 +244,7 @@ def _told(name: str, written: _Written, undecided: Sequence[Found]) -> str:
     if written.renewed:
         lines.append(f"grown since and imported again: {count(written.renewed, 'log')}")
     if written.refused:
-        lines.append(f"refused: {count(len(written.refused), 'result')} that are there under another statement")
+        lines.append(f"refused: {count(len(written.refused), 'result')} that are there otherwise")
     if there := len(written.arms) - written.new - written.renewed:
         lines.append(f"there already: {count(there, 'run')}")
     lines += [f"  {arm}: {count(number, 'run')}" for arm, number in list(arms.items())[:_MOST_SHOWN]]

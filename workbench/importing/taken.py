@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from pathlib import Path
 
 from workbench.errors import InputError, Problem
 from workbench.files import MOST_SMALL_BYTES, read_chunks, write_advice
+from workbench.launch import state
 
 _HEAD_BYTES = 4 << 20
+_SCRATCH = "_importing-"
 _UTF8_MARK, _UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -34,15 +37,24 @@ class Taken:
 
 @contextmanager
 def scratch_in(folder: Path) -> Iterator[Path]:
-    """A folder for copies beside the campaigns, so that a copy that is kept only has to be renamed."""
+    """A folder for copies beside the campaigns, so that a copy that is kept only has to be renamed.
+
+    Those of commands that were killed are removed: they hold logs with their secrets.
+    """
+    made = folder / f"{_SCRATCH}{state.new_mark()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        made = tempfile.TemporaryDirectory(dir=folder, prefix="_importing-")
+        for left in folder.glob(f"{_SCRATCH}*"):
+            if not state.starter_lives(left.name.removeprefix(_SCRATCH)):
+                shutil.rmtree(left, ignore_errors=True)
+        made.mkdir(mode=0o700)
     except OSError as error:
         what = f"cannot be written ({error.strerror or error})"
         raise InputError(what, where=folder, next_step=write_advice(error)) from error
-    with made as name:
-        yield Path(name)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def take(file: Path, scratch: Path) -> Taken:
