@@ -429,10 +429,11 @@ class _StandsTwice(Exception):
 
 
 def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _StandsTwice(next(name for name in found if names.count(name) > 1))
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _StandsTwice(name)
+        found[name] = value
     return found
 
 
