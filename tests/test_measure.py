@@ -459,17 +459,24 @@ def test_what_preflight_refuses_is_skipped_unless_allowed(root: Path, monkeypatc
     assert briefly(run(allow_refused=True)) == dict.fromkeys(RUNS, "kept") | {RUNS[1]: "ok"}
 
 
-@pytest.mark.parametrize("name", ["campaign.json", "drafters.json", "progress.log", "_notebooks", "_servers/d"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("campaign.json", "drafters.json", "progress.log", "_lock", "_command", "_notebooks", "_servers"),
+        *("_servers/d", "_notebooks/10_run_campaign.ipynb", "_notebooks/10_run_campaign.status.json"),
+    ],
+)
 @pytest.mark.parametrize("there", [True, False])
 def test_nothing_is_written_through_links_out_of_a_campaign(tmp_path: Path, name: str, there: bool) -> None:
     folder, elsewhere = tmp_path / "c", tmp_path / "elsewhere"
-    (folder / "_servers").mkdir(parents=True)
+    (folder / name).parent.mkdir(parents=True)
     if there:
         elsewhere.write_text("theirs")
     (folder / name).symlink_to(elsewhere)
-    with pytest.raises(RunFolderError, match="leads out of the campaign folder"), alone(folder):
+    with pytest.raises(RunFolderError, match="leads out of the campaign folder") as caught, alone(folder):
         raise AssertionError("it was begun")
-    assert elsewhere.exists() == there
+    assert caught.value.where == str(folder / name)
+    assert elsewhere.read_text() == "theirs" if there else not elsewhere.exists()
 
 
 def test_a_pipe_in_a_campaign_is_no_file(tmp_path: Path) -> None:

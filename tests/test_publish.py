@@ -6,10 +6,12 @@ import os
 import socket
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
 
+import workbench.publish as publishing
 from workbench.cli import main
 from workbench.errors import InputError, UsageError
 from workbench.paths import ROOT_ENV
@@ -195,6 +197,28 @@ def test_a_failure_loses_nothing_and_the_next_one_succeeds(
     assert {"b-report.html", "b-report.summary.json", "index.html", MARKER} <= set(files(public))
     publish(public)
     assert "logs/c.html" in files(public) and not list(public.glob(".publish-*"))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_another_that_publishes_there_meanwhile_is_named(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    public = tmp_path / "public"
+    if there:
+        publish(public, campaigns=["b"])
+    fill = publishing._fill
+
+    def beside_another(*arguments: Any) -> Any:
+        monkeypatch.setattr(publishing, "_fill", fill)
+        publish(public, campaigns=["a"])
+        return fill(*arguments)
+
+    monkeypatch.setattr(publishing, "_fill", beside_another)
+    with pytest.raises(InputError, match="another publish has written there meanwhile"):
+        publish(public)
+    assert files(public) == ["a-report.html", "a-report.summary.json", "index.html", MARKER]
+    publish(public)
+    assert "b-report.html" in files(public)
 
 
 def test_pages_that_cannot_be_published_are_named(project: Path, tmp_path: Path) -> None:

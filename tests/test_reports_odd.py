@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,6 +196,17 @@ def test_a_notebook_that_fails_leaves_a_page_and_the_others(data: Path, make: Ca
     assert not built.outcome.all_ok
     assert "[1/3] failed a-report_campaign.html (12.5 s)" in built.said
     assert "ValueError: no" in (data.parent / "reports" / "a-report_campaign.html").read_text()
+
+
+def test_a_folder_whose_name_is_no_text_stops_no_other_page(data: Path, make: Callable[..., Built]) -> None:
+    campaign(data / "runs" / "q").rename(data / "runs" / os.fsdecode(b"q\xff"))
+    campaign(data / "runs" / "r")
+    built = make(failing=(CAMPAIGN,))
+    assert built.outcome.summary == "6 pages, 2 of them with trouble. Open:"
+    assert "r-report_campaign.html" in built.pages
+    index = built.outcome.index.read_text()
+    assert all(page in index for page in built.pages if page != "index.html")
+    assert "cannot be read" not in index
 
 
 def test_an_unknown_campaign_brings_the_nearest_name(data: Path, make: Callable[..., Built]) -> None:

@@ -282,6 +282,7 @@ def test_a_run_that_did_not_succeed_is_read_with_its_reason(tmp_path: Path) -> N
         ("reported.json", reported(accept_rate_printed=(0.5, 2.1)), "accept_rate_printed: Value error"),
         ("reported.json", {"source": "s", "completion_tokens": -1}, "completion_tokens: Input should be greater"),
         ("reported.json", '{"source": "s", "completion_tokens": 1, "source": "t"}', "key 'source' stands twice"),
+        ("resolved.json", '{"tp_size": 1, "tp_size": 2}', "key 'tp_size' stands twice"),
         ("resolved.json", "[]", "not a JSON object"),
         ("resolved.json", DEEP, "not a JSON object"),
     ],
@@ -503,6 +504,10 @@ def test_of_plain_and_packed_nobody_knows_which_is_the_run_s(tmp_path: Path, nam
         '[{"repeat": 0, "wall_s": -5}]',
         '[{"repeat": 0, "wall_s": 5, "failed": -3}]',
         '[{"repeat": 0, "wall_s": 5, "decode_tok_per_s": "1e300"}]',
+        '[{"repeat": 0, "wall_s": 5, "decode_tok_per_s": 1e300}]',
+        '[{"repeat": 0, "wall_s": 1e308}]',
+        '[{"repeat": 0, "wall_s": 5, "client_cpu_share": -1}]',
+        f'[{{"repeat": 0, "wall_s": 5, "completion_tokens": 1{"0" * 400}}}]',
         '[{"repeat": 0, "wall_s": 5, "wall_s": 6}]',
     ],
 )
@@ -516,6 +521,12 @@ def test_a_status_that_is_stated_twice_is_none(tmp_path: Path) -> None:
     write_run(tmp_path / "c" / "r", files={"status.json": '{"status": "failed", "status": "ok"}'})
     with pytest.raises(RunFolderError, match="key 'status' stands twice"):
         read_run(tmp_path / "c" / "r")
+
+
+def test_drafters_with_a_key_that_stands_twice_are_not_used(tmp_path: Path) -> None:
+    folder = write_campaign(tmp_path / "c", drafters='[{"name": "d", "training_samples": 1, "training_samples": 2}]')
+    write_run(folder / "r")
+    assert said(folder) == [("drafters.json", "key 'training_samples' stands twice; it is not used")]
 
 
 def test_lines_that_are_no_objects_are_counted_and_the_others_are_used(tmp_path: Path) -> None:

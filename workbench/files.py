@@ -363,5 +363,5 @@ def require_own(folder: Path) -> None:
             path = Path(entry.path)
             if entry.is_symlink():
                 require_inside(path, folder)
-            elif not entry.is_file() and not entry.is_dir():
+            elif not entry.is_file() and not entry.is_dir() and os.path.lexists(path):  # not one that is gone by now
                 raise RunFolderError("is a pipe or a device, no file", where=path, next_step="remove it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import html
+import json
 import os
 import platform
 import re
@@ -11,8 +13,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from markupsafe import escape
 
 from workbench import __version__
 from workbench.errors import UsageError
@@ -22,15 +29,37 @@ from workbench.paths import WORKING, project_root
 from workbench.spec import SECRET_FLAGS, is_secret_variable
 
 LIBRARIES = ("pandas", "matplotlib", "papermill", "nbconvert")
-_BEGIN = r"(?:\b|(?<=\\[nrt]))"  # also behind a line break that JSON or Python has written as two letters
-SECRETS = (
-    rf"{_BEGIN}(?:hf_|gh[pousr]_|github_pat_|xox[abprs]-|AKIA)([A-Za-z0-9_-]{{16,}})",
-    rf"{_BEGIN}sk-([A-Za-z0-9_-]{{20,}})",
-    rf"{_BEGIN}Bearer ([A-Za-z0-9._~+/=-]{{8,}})",
-    r"://([^\s/@'\"]{1,200}:[^\s/@'\"]{1,200})@",
-    rf"\b(?:{'|'.join(sorted(SECRET_FLAGS - {'token'}))})\\?['\"]? ?[=:] ?\\?['\"]([^'\"\n]{{4,500}}?)\\?['\"]",
+# A letter that they begin with comes first and alone: a log of gigabytes is then passed in half the time.
+_PREFIX = (
+    r"[hgxAsn](?:(?<=\b.)|(?<=\\[nrt].))"  # also behind a line break that JSON or Python has written as two letters
+    r"(?:(?<=h)f_(?=[A-Za-z0-9]{16})|(?:(?<=g)h[pousr]_|(?<=g)ithub_pat_|(?<=x)ox[abprs]-|(?<=A)KIA)(?=[A-Za-z0-9_-]{16})"
+    r"|(?<=s)k-(?=[A-Za-z0-9_-]{20})|(?:(?<=n)vapi|(?<=g)lpat)-(?=[A-Za-z0-9_-]{8}))"
 )
-"""Patterns of secrets that nobody named: access tokens, passwords in URLs, printed arguments. Group 1 is secret."""
+_NAME = (
+    r"[aAhHpPS_](?:(?i:(?<=a)pi[_-]?key|(?<=h)f[_-]token|(?<=p)assword|(?<=a)uthorization)|(?<=A)CCESS_KEY"
+    r"|(?<=S)ECRET(?:_KEY)?|(?<=P)RIVATE_KEY|(?<=P)ASSWD|(?<=P)ASSPHRASE|(?<=_)(?:TOKEN|PASS|PAT))"
+)
+_QUOTE = r"(?:['\"]|&(?:#3[49]|#x27|quot|apos);)"
+# Quotes may have backslashes in front, where a text stands in a text. The secret ends at the next with as many: quotes
+# of its own have more. One that ends with a backslash so hides what follows it, too.
+_QUOTED = rf"(\\{{0,15}}+)({_QUOTE})((?:(?!\2)[^\\\n]|(?!\1\2)\\++.){{4,1000}}+)"
+_PARAMETER = r"(?i:(?:access_|auth_)?token|api[_-]?key|(?:client_)?secret|password|passwd|sig|signature)"
+_FLAG = "|".join(name.replace("_", "[_-]") for name in sorted(SECRET_FLAGS))
+_NO_PROSE = r"(?!-|[a-z]++(?![\w-])|[A-Z_]++(?![\w-]))"  # no word of a sentence, no placeholder of a usage
+SECRETS = (
+    rf"{_PREFIX}([A-Za-z0-9_-]+)",
+    r"(?:Bearer|uthorization: ?[Bb]asic) ([A-Za-z0-9._~+/=-]{8,})",
+    r"://([^\s/@'\"]{1,200}:[^\s/@'\"]{1,200})@",
+    rf"[?&\\](?:(?<=[?&])(?:amp;){{0,3}}|(?<=\\)u0026){_PARAMETER}=([^\s&'\"#<>\\]{{4,}})",
+    rf"{_NAME}\\*+{_QUOTE}?(?: ?[=:] ?|, (?=b))\[?b?{_QUOTED}",
+    rf"{_NAME}(?<=[A-Z])=([^\s'\"\\$<{{*][^\s'\"\\]{{5,}})",
+    rf"--(?:{_FLAG})(?:=|\\*+{_QUOTE}?,? ++(?:\\*+{_QUOTE})?{_NO_PROSE})([^\s'\"\\]{{4,}})",
+)
+"""Patterns of secrets that nobody named: access tokens, passwords in URLs, printed arguments, headers and variables.
+
+What is secret is the last group (`secret_span`). A log may be a single line of gigabytes: no repetition can be split in
+two ways, so that they take linear time.
+"""
 _SECRETS = tuple(map(re.compile, SECRETS))
 _SHORTEST_VALUE = 8  # of a variable that is looked for in any text; shorter ones are words of other meanings, too
 
@@ -117,11 +146,34 @@ def redact(text: str) -> str:
 
 def without_secrets(text: str) -> str:
     """Text in which what looks like a secret is replaced, whoever wrote it, and this process's own secret variables."""
-    for value in _own_secrets():
+    for value in spellings(_own_secrets()):
         text = text.replace(value, "***")
     for pattern in _SECRETS:
-        text = pattern.sub(lambda found: found[0].replace(found[1], "***"), text)
+        text = pattern.sub(_hidden, text)
     return text
+
+
+def secret_span(found: re.Match[Any]) -> tuple[int, int]:
+    """Where the secret stands in what one of `SECRETS` found."""
+    return found.span(found.lastindex or 0)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    start, end = secret_span(found)
+    return f"{found.string[found.start() : start]}***{found.string[end : found.end()]}"
+
+
+def spellings(values: Iterable[str]) -> list[str]:
+    """The values and how Python, JSON, HTML and URLs write them, longest first: one may be a part of another."""
+    return sorted({spelled for value in values for spelled in _spelled(value)}, key=len, reverse=True)
+
+
+@lru_cache(maxsize=256)
+def _spelled(value: str) -> frozenset[str]:
+    data = os.fsencode(value)
+    quoted = {repr(value)[1:-1], ascii(value)[1:-1], repr(data)[2:-1], json.dumps(value)[1:-1]}
+    quoted |= {json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value), str(escape(value)), quote(data)}
+    return frozenset({value, html.escape(value, quote=False), quote(data, safe=""), quote_plus(data), *quoted})
 
 
 def _own_secrets() -> list[str]:

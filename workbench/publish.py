@@ -242,6 +242,9 @@ def _put(folder: Path, place: Path, written: frozenset[str]) -> None:
         folder.chmod(0o755)
         folder.rename(place)
         return
+    if (_written(place) or frozenset()) != written:
+        advice = "wait until it has ended, and publish again"
+        raise InputError("another publish has written there meanwhile", where=place, next_step=advice)
     new = frozenset(_files(folder))
     for name in sorted(new):
         if _is_taken(place, name, written):

@@ -21,7 +21,7 @@ from workbench.launch.redaction import HIDDEN, shown_argv
 from workbench.launch.sharing import Company, inherited, listed, my_cpus
 from workbench.launch.state import count_servers
 from workbench.load import Windows
-from workbench.paths import KEPT, LOCK
+from workbench.paths import KEPT, LOCK, RUN_NOTEBOOKS
 from workbench.provenance import code_version, redact, versions, without_secrets
 from workbench.sglang_rules.flags import flag_key
 from workbench.spec import (
@@ -82,6 +82,8 @@ def alone(folder: Path, name: str = LOCK) -> Iterator[None]:
     lock = FileLock(folder / name, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for written in (folder, folder / SERVERS, folder / RUN_NOTEBOOKS):
+            require_own(written)  # before the lock, which may be a link itself: opening it empties its target
         lock.acquire(timeout=0)
     except Timeout as error:
         raise RunFolderError(
@@ -90,8 +92,6 @@ def alone(folder: Path, name: str = LOCK) -> Iterator[None]:
     except OSError as error:
         raise not_written(folder, error) from error
     try:
-        require_own(folder)
-        require_own(folder / SERVERS)
         yield
     finally:
         lock.release()

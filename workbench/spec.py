@@ -41,7 +41,9 @@ ModelPath = Annotated[str, AfterValidator(_no_password)]
 
 
 SECRET_FLAGS = frozenset({"api_key", "admin_api_key", "ssl_keyfile_password", "hf_token", "token"})
-_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|_KEY|CREDENTIALS?)\Z", re.I)
+_SECRET_VARIABLE = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_KEY|APIKEY|CREDENTIALS?|(?<![A-Z0-9])(?:PASS|PAT))\Z", re.I
+)
 
 
 def is_secret_variable(name: str) -> bool:
@@ -91,6 +93,8 @@ _FASTEST = 1e9
 SpeedRange = Annotated[Range, AfterValidator(_speeds)]
 LengthRange = Annotated[Range, _between(1, 1000)]
 RateRange = Annotated[Range, _between(0, 2)]
+_Speed = Annotated[float, Field(ge=0, lt=_FASTEST)]
+_Seconds = Annotated[float, Field(ge=0, le=MAX_COUNT)]
 
 
 class Target(Frozen):
@@ -309,15 +313,15 @@ class LoadWindow(Frozen):
     ``started_s`` is when it began by the clock of ``gpu.jsonl``.
     """
 
-    repeat: int = Field(ge=0)
-    wall_s: float = Field(ge=0)
-    busy_window_s: float | None = Field(default=None, ge=0)
-    decode_tok_per_s: float | None = Field(default=None, ge=0)
-    output_tok_per_s: float | None = Field(default=None, ge=0)
-    completion_tokens: int = Field(default=0, ge=0)
-    failed: int = Field(default=0, ge=0)
-    client_cpu_share: float | None = None
-    started_s: float | None = None
+    repeat: Count
+    wall_s: _Seconds
+    busy_window_s: _Seconds | None = None
+    decode_tok_per_s: _Speed | None = None
+    output_tok_per_s: _Speed | None = None
+    completion_tokens: Count = 0
+    failed: Count = 0
+    client_cpu_share: float | None = Field(default=None, ge=0)
+    started_s: _Seconds | None = None
 
 
 class CampaignInfo(Frozen):

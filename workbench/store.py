@@ -17,7 +17,6 @@ Layout (a campaign folder lies in ``data/recorded`` or ``data/runs``)::
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import zlib
@@ -390,14 +389,14 @@ def _read_resolved(folder: Path) -> dict[str, object] | None:
 
 
 def _read_object(path: Path, campaign: Path) -> dict[str, object]:
-    value = _json(_read_text(path, campaign) if path.suffix == ".gz" else _read_bytes(path, campaign))
+    value = _json_once(_read_text(path, campaign) if path.suffix == ".gz" else _read_bytes(path, campaign), path)
     if not isinstance(value, dict):
         raise RunFolderError("not a JSON object", where=path, next_step="mend the file or measure the run again")
     return value
 
 
 def _read_list(path: Path, campaign: Path) -> list[object]:
-    value = _json(_read_bytes(path, campaign))
+    value = _json_once(_read_bytes(path, campaign), path)
     if not isinstance(value, list):
         raise RunFolderError("not a JSON list", where=path, next_step="mend the file")
     return value
@@ -412,16 +411,22 @@ def _json(text: str | bytes) -> object:
 
 
 def _read_once(path: Path, campaign: Path) -> bytes:
-    """The bytes of a JSON file none of whose keys stands twice: of two values nobody knows which holds."""
+    """The bytes of a JSON file none of whose keys stands twice; what else is wrong is said by who reads it as JSON."""
     read = _read_bytes(path, campaign)
-    with contextlib.suppress(ValueError, RecursionError):  # said by whoever reads it as JSON
-        try:
-            json.loads(read, object_pairs_hook=_keys_once)
-        except _StandsTwice as error:
-            raise RunFolderError(
-                f"key {error.args[0]!r} stands twice", where=path, next_step="mend the file or measure the run again"
-            ) from error
+    _json_once(read, path)
     return read
+
+
+def _json_once(text: str | bytes, path: Path) -> object:
+    """`_json` of a small file, where a key that stands twice is refused: of two values nobody knows which holds."""
+    try:
+        return cast(object, json.loads(text, object_pairs_hook=_keys_once))
+    except _StandsTwice as error:
+        raise RunFolderError(
+            f"key {error.args[0]!r} stands twice", where=path, next_step="mend the file or measure the run again"
+        ) from error
+    except (ValueError, RecursionError):
+        return None
 
 
 class _StandsTwice(Exception):

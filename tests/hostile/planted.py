@@ -23,6 +23,7 @@ ENVIRONMENT = {
     "DB_PASSWORD": "plantedpass44",
     "SGLANG_ADMIN_SECRET": "plantedadmin55",
     "WORKBENCH_API_KEY": "plantedworkbench66",
+    "NGC_APIKEY": "plantedé\\'\"<planted&7",  # written otherwise by Python, JSON, HTML and URLs
 }
 # What only the server knows and prints.
 PRINTED = {
@@ -32,6 +33,21 @@ PRINTED = {
     "url": "https://planteduser:plantedurlpass@models.invalid/m",
     "argument": "server_args=ServerArgs(api_key='plantedargument77', admin_api_key=\"plantedadmin88\")",
     "header": "Authorization: Bearer plantedbearer99aa",
+    "basic": "headers={'host': 'h', 'authorization': 'Basic plantedbasic=='}",
+    "basic as sent": "> Authorization: Basic cGxhplantedbG==",
+    "key header": "headers={'x-api-key': 'plantedkeyheader'}",
+    "bytes of headers": "[(b'x-api-key', b'plantedheader11'), (b'host', b'h')]",
+    "flag": "python -m sglang.launch_server --api-key plantedflag111 --port 1",
+    "flag in a list": "argv=['--admin-api-key', 'plantedflag222', '--port', '1']",
+    "flag in JSON": '{"argv": "[\\"--hf-token\\", \\"plantedflag333\\"]"}',
+    "query": "https://h/x?token=plantedtoken1&api_key=plantedkey22",
+    "query in HTML": "https://h/x?a=b&amp;api_key=plantedkey22",
+    "nvidia": "nvapi-plantedxyz12",
+    "gitlab": "glpat-plantedxyz12",
+    "variable": 'OPENAI_API_KEY="planted variable"',
+    "variable alone": "NGC_API_KEY=plantedngc",
+    "escaped quotes": r"""ServerArgs(api_key='a"a\\q\'planted88888')""",
+    "escaped quotes in JSON": r"""{"m": "{\"api_key\": \"plan\\\"planted\\\\\", 1}"}""",
 }
 LAUNCH = (
     "import os, runpy, sys\n"

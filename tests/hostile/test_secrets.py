@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from test_names import campaign
 from workbench.errors import SpecError
 from workbench.launch.redaction import blank_out
 from workbench.paths import ROOT_ENV
-from workbench.provenance import redact
+from workbench.provenance import SECRETS, redact, without_secrets
 from workbench.sweep import parse_campaign
 
 ROOT = Path(__file__).parents[2]
@@ -76,12 +79,19 @@ def test_what_looks_like_a_secret_is_taken_out_of_text_and_logs(tmp_path: Path, 
 @pytest.mark.parametrize(
     "text",
     [
-        "hf_model hf_hub_download",
+        "hf_model hf_hub_download hf_chat_template_name=None",
         "https://host:8000/v1 and me@host",
         "api_key=None, admin_api_key=None",
         "max_total_num_tokens='1234567'",
         "ask-me-anything-about-the-weather",
         "Bearer of news",
+        "usage: [--api-key API_KEY] [--token TOKEN] --port 1",
+        "use --api-key or --token, --api-key; the --token argument",
+        "eos_token='</s>', bos_token: '<s>'",
+        "API_KEY=None HF_TOKEN=$HF_TOKEN SSH_PATH=/usr/local",
+        "http://127.0.0.1:35880/metadata?max_tokens=1234567&stream=true",
+        "unexpected keys: 'api_key', 'model_path'",
+        """'10.0.0.1:5 - "POST /generate HTTP/1.1" 200 OK'""",
     ],
 )
 def test_what_is_no_secret_stays(tmp_path: Path, text: str) -> None:
@@ -95,6 +105,14 @@ def test_what_is_no_secret_stays(tmp_path: Path, text: str) -> None:
         ({"launch_prefix": ["docker", "run", "-e", "HF_TOKEN=plantedenvtoken1"]}, "HF_TOKEN is a secret"),
         ({"launch_prefix": ["srun", "--token", "plantedenvtoken1"]}, "--token is a secret"),
         ({"launch_prefix": ["srun", "--api-key=plantedenvtoken1"]}, "--api-key is a secret"),
+        ({"launch_prefix": ["env", "--split-string=HF_TOKEN=plantedenvtoken1 nice"]}, "HF_TOKEN is a secret"),
+        ({"launch_prefix": ["docker", "run", "--env=HF_TOKEN=plantedenvtoken1"]}, "HF_TOKEN is a secret"),
+        ({"launch_prefix": ["srun", "--export=ALL,GITLAB_PAT=plantedpat"]}, "GITLAB_PAT is a secret"),
+        ({"launch_prefix": ["bash", "-c", "exec x --token plantedenvtoken1"]}, "--token is a secret"),
+        *(
+            ({"server": {"env": {name: "plantedvalue"}}}, f"{name} is a secret")
+            for name in ("NGC_APIKEY", "DB_PASS", "SSH_PASSPHRASE", "GITLAB_PAT", "PAT", "pass")
+        ),
         ({"server": {"flags": {"api_key": "plantedenvtoken1"}}}, "api_key is a secret"),
         ({"server": {"env": {"HF_TOKEN": "plantedenvtoken1"}}}, "HF_TOKEN is a secret"),
         ({"target": {"name": "T", "model_path": "https://u:plantedpass@h/m"}}, "target.model_path: .*holds a password"),
@@ -107,7 +125,27 @@ def test_secrets_in_a_campaign_are_refused_and_not_repeated(changes: dict[str, o
     assert "planted" not in str(caught.value)
 
 
+def test_what_recorded_servers_printed_stays() -> None:
+    logs = [log for log in (ROOT / "data" / "recorded").rglob("server*.log*") if log.is_file()]
+    assert len(logs) > 100
+    for log in logs:
+        data = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
+        said = [found[0] for pattern in SECRETS for found in re.finditer(pattern.encode(), data)]
+        assert said == [], log
+
+
+@pytest.mark.parametrize(
+    "unit", ["api_key='", "\\", "api_key=\\'\\\\\\", "--token  ", "?token=&", "--token A_", "hf_aaa", "://a:"]
+)
+def test_a_line_of_megabytes_is_looked_through_once(unit: str) -> None:
+    began = time.process_time()
+    for text in (unit * (1_000_000 // len(unit)), "--token " + unit[0] * 1_000_000, "api_key='" + unit * 100_000):
+        without_secrets(text)
+    assert time.process_time() - began < 5  # a twentieth of it is usual; minutes, where each place looks at the rest
+
+
 def test_names_of_secrets_alone_may_stand_in_a_launch_prefix() -> None:
-    read = parse_campaign(campaign(launch_prefix=["docker", "run", "-e", "HF_TOKEN", "-e", "A=b", "image"]), name="c")
+    prefix = ["docker", "run", "-e", "HF_TOKEN", "--env=HF_TOKEN", "-e", "A=b", "--env=COMPASS=n", "image"]
+    read = parse_campaign(campaign(launch_prefix=prefix), name="c")
     assert json.dumps(read.launch_prefix)
     assert ROOT_ENV

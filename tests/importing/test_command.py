@@ -91,7 +91,28 @@ def test_a_run_that_is_there_and_damaged_costs_only_itself(project: Path) -> Non
     there.unlink()
     outcome, said = bring(first, put(project, "other.jsonl", SERVING))
     assert "1 run imported" in outcome.text and outcome.exit_code == 1
-    assert any("serving.jsonl" in line and f"{there.parent.name}, which cannot be read" in line for line in said)
+    assert any(
+        "serving.jsonl" in line and f"{there.parent.name}, which cannot be used (spec.json: does not exist)" in line
+        for line in said
+    )
+    assert "refused: 1 result there already, otherwise or damaged" in outcome.text
+
+
+@pytest.mark.parametrize("name", ["spec.json", "provenance.json", "reported.json", "resolved.json", "status.json"])
+@pytest.mark.parametrize("how", ["link", "pipe"])
+def test_nothing_is_written_through_an_unfinished_run(project: Path, tmp_path: Path, name: str, how: str) -> None:
+    first = put(project, "serving.jsonl", PLAIN)
+    bring(first)
+    (there,) = (path.parent for path in (project / "data" / "runs" / "pile").glob("*/spec.json"))
+    (there / "status.json").unlink()
+    (there / name).unlink(missing_ok=True)
+    elsewhere = put(tmp_path, "elsewhere", "theirs")
+    (there / name).symlink_to(elsewhere) if how == "link" else os.mkfifo(there / name)
+    outcome, said = bring(first, put(project, "other.jsonl", SERVING))
+    assert "1 run imported" in outcome.text and outcome.exit_code == 1
+    why = "leads out of the campaign folder" if how == "link" else "is a pipe or a device, no file"
+    assert len(said) == 1 and f"is there as {there.name}, which cannot be used ({name}: {why})" in said[0]
+    assert elsewhere.read_text() == "theirs\n"
 
 
 def test_copies_of_an_import_that_was_killed_are_removed(project: Path) -> None:

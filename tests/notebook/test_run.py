@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from notebook_files import code, markdown, write_notebook
+from notebook_files import code, finished_run, markdown, write_notebook
 
 from workbench.errors import SpecError, UsageError
 from workbench.notebook import NotebookJob, NotebookRun, run, run_notebook, run_notebooks, status_file
@@ -213,6 +213,29 @@ def test_an_output_folder_that_goes_meanwhile_is_not_made_again(root: Path) -> N
     done = run_notebook(write_notebook(root / "notebooks" / "n.ipynb", code(source)), output, {})
     assert done.status is RunState.FAILED
     assert not output.parent.exists()
+
+
+def test_what_cannot_be_written_leaves_no_half_notebook(root: Path) -> None:
+    """A folder's name that is no UTF-8 comes as a parameter that no file can hold."""
+    notebook = write_notebook(
+        root / "notebooks" / "n.ipynb", code("campaign: str = ''", "parameters"), code("print(1)")
+    )
+    earlier = write_notebook(root / "reports" / "n.ipynb", code("0"))
+    done = run_notebook(notebook, earlier, {"campaign": "q\udcff"})
+    assert done.status is RunState.FAILED
+    assert done.reason is not None and "surrogates not allowed" in done.reason
+    assert [path.name for path in (root / "reports").iterdir()] == ["n.status.json"]
+
+
+@pytest.mark.parametrize("content", ["", '{"cells": ['])
+@pytest.mark.parametrize("state", [RunState.OK, RunState.TIMED_OUT])
+def test_a_notebook_that_is_cut_off_is_not_kept(root: Path, content: str, state: RunState) -> None:
+    partial = root / "reports" / ".n.partial-1.ipynb"
+    partial.write_text(content)
+    begun = finished_run(root / "reports" / "n.ipynb", RunState.RUNNING)
+    done = run._finish(begun, partial, 0.0, run._Ended(state, None, 0))
+    assert done.status is (RunState.FAILED if state is RunState.OK else state)
+    assert [path.name for path in (root / "reports").iterdir()] == ["n.status.json"]
 
 
 def test_a_run_is_ok_only_when_exit_code_and_outcome_agree(tmp_path: Path) -> None:

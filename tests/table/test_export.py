@@ -98,6 +98,13 @@ def test_json_is_an_object_a_line_with_null_for_what_is_missing(capsys: pytest.C
     assert read[0]["cuda_graph"] is True
 
 
+def test_json_cannot_steer_the_terminal_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
+    log = "x\x9b31mRED\u202e\x7fé.log"  # C1's CSI, the change of direction
+    text = written(parts(N16_GRAPH, log), "json", capsys)
+    assert text.startswith('{"log": "x\\u009b31mRED\\u202e\\u007f\\u00e9.log", ')
+    assert {json.loads(line)["log"] for line in text.splitlines()} == {log}
+
+
 def test_the_table_has_columns_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     off = decode_line().replace("cuda graph: True", "cuda graph: False")
     name, head, first, *_, last = written(parts(N16_GRAPH + off.encode()), "table", capsys).splitlines()

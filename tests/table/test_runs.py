@@ -51,7 +51,7 @@ def missing(value: object) -> bool:
     ("listed", "count"),
     [
         *(("0-3,8", 5), ("7", 1), ("0,2,4-5", 4), (None, None), ("", None), ("0-x", None), ("-1", None)),
-        *((text, None) for text in ("9" * 5000, f"0-{'9' * 30}")),
+        *((text, None) for text in ("9" * 5000, f"0-{'9' * 30}", "9-2", "0-3,9-2")),
     ],
 )
 def test_company_and_cpus_of_a_run(tmp_path: Path, listed: str | None, count: int | None) -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from run_folders import SPECULATIVE, write_campaign, write_run
+from run_folders import SPECULATIVE, campaign_info, write_campaign, write_run, write_text
 
 from workbench.table import Tables, load_tables
 
@@ -71,6 +72,14 @@ def test_half_characters_are_shown_as_escapes(tmp_path: Path) -> None:
     tables = tables_of(tmp_path, resolved)
     assert said(tables)["pp_size"] == (None, "\\ud800") and said(tables)["\\udfff"] == (None, "x")
     assert tables.problems == ()
+
+
+def test_a_folder_whose_name_is_no_text_is_shown_with_escapes(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"c\xff")
+    write_text(folder / "campaign.json", campaign_info("c"))
+    write_run(folder / "r", files={"resolved.json": {"tp_size": 2}}, campaign="c")
+    tables = load_tables(folder)
+    assert set(tables.settings["campaign"]) == {"c\\udcff"} == set(tables.runs["campaign"])
 
 
 def test_without_resolved_settings_the_log_tells(tmp_path: Path) -> None:

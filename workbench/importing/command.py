@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from workbench.analysis.wording import count
 from workbench.errors import InputError, Problem, UsageError
-from workbench.files import MOST_SMALL_BYTES
+from workbench.files import MOST_SMALL_BYTES, require_own
 from workbench.importing.found import NOT_STATED, Found, Stated
 from workbench.importing.logs import read_log
 from workbench.importing.merge import by_identity, clash, known_drafters, tell_apart
@@ -169,12 +169,13 @@ def _write(folder: Path, found: Sequence[Found], stated: Stated, written: _Writt
     there = by_identity(folder)
     for run in tell_apart(found, known):
         spec, old = run.spec(folder.name), there.get(run.source.identity)
+        path = old or folder / spec.run_id
         try:
+            require_own(path)
             before = None if old is None else read_run(old)
         except InputError as error:
-            there_is = (
-                f"is there as {old and old.name}, which cannot be read ({error.what}): mend or remove that folder"
-            )
+            fault = f"{Path(error.where or path).name}: {error.what}"
+            there_is = f"is there as {path.name}, which cannot be used ({fault}): mend or remove that folder"
             written.refused.append(Problem(run.source.place, there_is))
             continue
         if before is not None and (why := clash(before, spec)) is not None:
@@ -244,7 +245,7 @@ def _told(name: str, written: _Written, undecided: Sequence[Found]) -> str:
     if written.renewed:
         lines.append(f"grown since and imported again: {count(written.renewed, 'log')}")
     if written.refused:
-        lines.append(f"refused: {count(len(written.refused), 'result')} that are there otherwise")
+        lines.append(f"refused: {count(len(written.refused), 'result')} there already, otherwise or damaged")
     if there := len(written.arms) - written.new - written.renewed:
         lines.append(f"there already: {count(there, 'run')}")
     lines += [f"  {arm}: {count(number, 'run')}" for arm, number in list(arms.items())[:_MOST_SHOWN]]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from workbench.provenance import SECRETS, redact
-from workbench.spec import SECRET_FLAGS, is_secret_variable
+from workbench.provenance import SECRETS, redact, secret_span, spellings
+from workbench.spec import is_secret_variable
+from workbench.sweep.campaign_file import secret_arguments
 
 HIDDEN = "***"
 MIN_LENGTH = 6
 """Shorter values would be found everywhere."""
 
 _PATTERNS = tuple(re.compile(pattern.encode()) for pattern in SECRETS)
-_SECRET_FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in SECRET_FLAGS)
+_WORD = re.compile(r"\"([^\"]+)|'([^']+)|([^\s,;&|\"']+)")
 _RECORDED_VARIABLE = re.compile(
     r"(?:NCCL|TORCH_NCCL|GLOO|CUDA|SGLANG|SGL|FLASHINFER|TORCHINDUCTOR|OMP|MKL)_|SIMULATE_ACC"
 )
@@ -24,18 +26,16 @@ _RECORDED_VARIABLE = re.compile(
 def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
     """Values of variables and flags that are secret by their name, longest first."""
     found = {value for name, value in env.items() if is_secret_variable(name)}
-    for previous, argument in zip(["", *argv], argv, strict=False):
-        name, assigned, value = argument.partition("=")
-        if previous in _SECRET_FLAGS:
-            found.add(argument)
-        elif assigned and (name in _SECRET_FLAGS or is_secret_variable(name)):
-            found.add(value)
+    for _, value in secret_arguments(argv):
+        found.add(value)
+        if word := _WORD.match(value):  # more may follow it, as in a line for a shell
+            found.add(value[slice(*secret_span(word))])
     return tuple(sorted((value for value in found if len(value) >= MIN_LENGTH), key=len, reverse=True))
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
     """Text without these values, access tokens and this user's folders."""
-    for value in secrets:
+    for value in spellings(secrets):
         text = text.replace(value, HIDDEN)
     return redact(text)
 
@@ -61,14 +61,14 @@ def blank_out(path: Path, secrets: Iterable[str]) -> int:
         return 0
     count = 0
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
-        for value in (secret.encode() for secret in secrets):
+        for value in map(os.fsencode, spellings(secrets)):
             at = content.find(value)
             while at >= 0:
                 content[at : at + len(value)] = b"*" * len(value)
                 count += 1
                 at = content.find(value, at + len(value))
         for pattern in _PATTERNS:
-            for start, end in [found.span(1) for found in pattern.finditer(content)]:
+            for start, end in [secret_span(found) for found in pattern.finditer(content)]:
                 count += content[start:end].strip(b"*") != b""
                 content[start:end] = b"*" * (end - start)
     return count

@@ -315,9 +315,10 @@ def _judge(scratch: Path, code: int) -> _Ended:
 
 def _finish(run: NotebookRun, partial: Path, began: float, ended: _Ended) -> NotebookRun:
     """Put the notebook in its place, then write the final status: whoever sees that sees the notebook too."""
-    if partial.exists():
+    if _is_whole(partial):
         partial.replace(run.output)
     else:
+        partial.unlink(missing_ok=True)
         run.output.unlink(missing_ok=True)  # that of an earlier run
         if ended.status is RunState.OK:
             ended = _Ended(RunState.FAILED, "the run ended well but left no notebook", ended.exit_code)
@@ -332,6 +333,15 @@ def _finish(run: NotebookRun, partial: Path, began: float, ended: _Ended) -> Not
     if run.output.parent.is_dir():  # one that was removed or renamed meanwhile is not begun anew
         _write_status(final)
     return final
+
+
+def _is_whole(notebook: Path) -> bool:
+    """Not cut off: a process that is ended, or whose text cannot be encoded, leaves half of one or an empty file."""
+    try:
+        json.loads(notebook.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _write_status(run: NotebookRun) -> None:

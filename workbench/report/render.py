@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from traitlets.config import Config
 
 from workbench.errors import InputError
+from workbench.files import as_text
 from workbench.light_import import IRI_GRAMMAR, hidden
 from workbench.notebook import NotebookRun
 from workbench.page import TEMPLATES, Heading, Page, closing_headings, index_href, render_template, when, write_page
@@ -84,7 +85,7 @@ def render_page(
         reason=None if run.reason is None else redact(run.reason),
         answer=contents.answer.sentence,
         headline=contents.headline,
-        campaign=campaign,
+        campaign=None if campaign is None else as_text(campaign),
         campaign_title=campaign_title,
         notebook=run.notebook.name,
         duration_s=run.duration_s,
@@ -93,7 +94,7 @@ def render_page(
         figures_left_out=_whole(contents.figures.get("left_out")),
         not_verified=(*_texts(contents.figures.get("not_verified")), *unusable, *map(redact, attempts), *said),
         since_last_good=None if since is None else tuple(since),
-        provenance=PageProvenance.of(facts, run.parameters),
+        provenance=PageProvenance.of(facts, {name: _as_texts(value) for name, value in run.parameters.items()}),
     )
     html = render_template(
         "report.html.j2",
@@ -141,6 +142,13 @@ def _since_heading(since: Sequence[Change] | None, attempts: Sequence[str]) -> l
 
 def _texts(found: object) -> list[str]:
     return [redact(str(text)) for text in found] if isinstance(found, list | tuple) else []
+
+
+def _as_texts(value: object) -> object:
+    """Names of folders in a parameter as text: a summary with bytes that are no text could not be read again."""
+    if isinstance(value, list | tuple):
+        return [_as_texts(each) for each in value]
+    return as_text(value) if isinstance(value, str) else value
 
 
 def _whole(found: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, Self
@@ -42,6 +43,7 @@ Concurrencies = Annotated[Levels, _SOME]
 SetName = Annotated[str, Field(min_length=1, max_length=4096)]
 NumPrompts = Annotated[int, Field(ge=1, le=1_000_000)]
 _FLAG = re.compile(r"-{0,2}[A-Za-z0-9][\w.-]*")
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 UNNAMED = "to-be-named"
 """Id of a run until `named` makes it from the content."""
 
@@ -179,7 +181,7 @@ class CampaignSpec(Frozen):
     def _no_secrets(self) -> Self:
         secret = [name for name in self._flag_names if flag_key(name) in SECRET_FLAGS]
         secret += [name for name in self._variables if is_secret_variable(name)]
-        secret += list(_secret_arguments(self.launch_prefix))
+        secret += [name for name, _ in secret_arguments(self.launch_prefix)]
         if secret:
             raise ValueError(
                 f"{secret[0]} is a secret, and settings are written down with every run: leave a server key out, "
@@ -214,15 +216,24 @@ def _with_nul(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, 
             yield from _with_nul(each, (*path, str(number)))
 
 
-def _secret_arguments(argv: Sequence[str]) -> Iterator[str]:
-    """What a launch prefix gives away: ``-e NAME=VALUE``, ``--token VALUE``; a name alone hands on what is set."""
+def secret_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Name and value of what a command line gives away; a name alone hands on what is set.
+
+    That is ``NAME=VALUE`` anywhere in an argument (``--env=NAME=VALUE``, a line for a shell) and ``--token VALUE``,
+    also inside of one. The value of an assignment is all that follows it in its argument.
+    """
     for before, argument in zip(("", *argv), argv, strict=False):
-        name, assigned, _ = argument.partition("=")
-        flag = flag_key(name) if name.startswith("--") else ""
-        if assigned and (is_secret_variable(name) or flag in SECRET_FLAGS):
-            yield name
-        elif before.startswith("--") and flag_key(before) in SECRET_FLAGS:
-            yield before
+        for found in _ASSIGNED.finditer(argument):
+            if is_secret_variable(found[1]) or _is_secret_flag(found[1]):
+                yield found[1], argument[found.end() :]
+        words = argument.split()
+        for flag, value in ((before, argument), *itertools.pairwise(words)):
+            if _is_secret_flag(flag):
+                yield flag, value
+
+
+def _is_secret_flag(word: str) -> bool:
+    return word.startswith("--") and flag_key(word) in SECRET_FLAGS
 
 
 def called(name: str, drafters: Sequence[Drafter]) -> list[Drafter]:

@@ -38,7 +38,7 @@ PARSED: tuple[Column, ...] = (
 )
 NAMES = tuple(column.name for column in PARSED)
 _BATCH = 20_000
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
+_to_json = json.JSONEncoder().encode  # in ASCII: a log's name may hold what a terminal obeys
 
 
 def decode_parts(log: str, found: Iterable[Record | Stretch]) -> Iterator[Part]:

@@ -118,7 +118,8 @@ def _count_cpus(listed: str | None) -> int | None:
     if not listed or not _CPU_LIST.fullmatch(listed):
         return None
     ranges = [part.split("-") for part in listed.split(",")]
-    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
+    counts = [int(part[-1]) - int(part[0]) + 1 for part in ranges]
+    return sum(counts) if min(counts) > 0 else None
 
 
 def _forced_length(spec: RunSpec) -> float | None:

@@ -20,7 +20,9 @@ UNDECIDED: Final = "undecided"
 _Load = Annotated[int, Field(ge=1, lt=2**31)]
 _Count = Annotated[int, Field(ge=0, lt=2**31)]
 _Speed = Annotated[float, Field(ge=0, lt=1e12)]
-_Off = Annotated[float, Field(ge=-1, lt=1e12)]
+_Off = Annotated[float, Field(ge=-1, lt=1e6)]
+_Regret = Annotated[float, Field(gt=-1e6, le=1)]
+_Minutes = Annotated[float, Field(ge=0, lt=1e12)]
 
 
 class BestAt(File):
@@ -41,14 +43,14 @@ class OneForAll(File):
     """What serves every load with the least loss: its regret, as a share of the best speed, at each."""
 
     config: str
-    regret: Mapping[_Load, float]
+    regret: Mapping[_Load, _Regret]
 
 
 class Spent(File):
     """GPU minutes of the search, and what the whole grid would have taken by the mean times so far."""
 
-    spent: float = Field(ge=0)
-    full_grid_estimate: float | None = Field(default=None, ge=0)
+    spent: _Minutes
+    full_grid_estimate: _Minutes | None = None
     starts: _Count
 
 
