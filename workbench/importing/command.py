@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from workbench.analysis.wording import count
 from workbench.errors import InputError, Problem, UsageError
-from workbench.files import MOST_SMALL_BYTES, require_own
+from workbench.files import MOST_SMALL_BYTES, read_small, require_own
 from workbench.importing.found import NOT_STATED, Found, Stated
 from workbench.importing.logs import read_log
 from workbench.importing.merge import by_identity, clash, known_drafters, tell_apart
@@ -260,7 +260,7 @@ def _told(name: str, written: _Written, undecided: Sequence[Found]) -> str:
 def _has_baseline(folder: Path) -> bool:
     for path in folder.glob("*/spec.json"):
         try:
-            if "spec_decode" not in json.loads(path.read_bytes()):
+            if "spec_decode" not in json.loads(read_small(path)):
                 return True
         except (OSError, ValueError, TypeError):
             continue
