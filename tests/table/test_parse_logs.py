@@ -107,7 +107,8 @@ def test_a_file_name_may_be_any_bytes(tmp_path: Path, how: str) -> None:
     out = tmp_path / "out"
     report = parse_logs([path], how=how, out=out)
     assert report.lines == [f"{tmp_path}/caf\ufffd.log: 3 decode lines of 3 lines, 1 cut off"]
-    assert "caf\ufffd.log".encode() in out.read_bytes()
+    written = b"caf\\ufffd.log" if how == "json" else "caf\ufffd.log".encode()  # JSON holds escapes, for terminals
+    assert written in out.read_bytes()
 
 
 def test_what_was_not_understood_is_counted() -> None:
