@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from workbench.errors import CheckpointError
+from workbench.files import unique_keys
 
 INDEX_NAME = "model.safetensors.index.json"
 # The largest index met in the wild (some 200,000 tensors of a mixture of experts) stays below 32 MB.
@@ -295,7 +296,7 @@ def _read_json_object(path: Path, next_step: str) -> dict[str, object]:
 
 def _parse_json_object(text: bytes, where: Path) -> dict[str, object]:
     try:
-        value = json.loads(text.decode(), object_pairs_hook=_unique)
+        value = json.loads(text.decode(), object_pairs_hook=unique_keys)
     except RecursionError as error:
         raise CheckpointError("JSON nested too deeply", where=where, next_step=_DAMAGED) from error
     except ValueError as error:
@@ -303,14 +304,6 @@ def _parse_json_object(text: bytes, where: Path) -> dict[str, object]:
     if not isinstance(value, dict):
         raise CheckpointError("not a JSON object", where=where, next_step=_DAMAGED)
     return value
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Readers differ in which of two equal keys wins, so neither is believed."""
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return result
 
 
 def _file_size(path: Path) -> int:

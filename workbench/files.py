@@ -365,3 +365,23 @@ def require_own(folder: Path) -> None:
                 require_inside(path, folder)
             elif not entry.is_file() and not entry.is_dir() and os.path.lexists(path):  # not one that is gone by now
                 raise RunFolderError("is a pipe or a device, no file", where=path, next_step="remove it")
+
+
+class KeyTwiceError(ValueError):
+    """A key stands twice in an object of a JSON file."""
+
+
+def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """For ``json.loads(object_pairs_hook=...)``: readers differ in which of two equal keys wins, so none is believed.
+
+    Raises
+    ------
+    KeyTwiceError
+        When a key stands twice.
+    """
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise KeyTwiceError(f"key {name!r} stands twice")
+        found[name] = value
+    return found

@@ -29,6 +29,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from workbench.errors import InputError, Problem, RunFolderError
 from workbench.files import (
+    KeyTwiceError,
     as_text,
     first_there,
     read_chunks,
@@ -36,6 +37,7 @@ from workbench.files import (
     real_file,
     replacing,
     require_inside,
+    unique_keys,
     write_advice,
 )
 from workbench.parse.counts import CountsBuilder
@@ -420,26 +422,11 @@ def _read_once(path: Path, campaign: Path) -> bytes:
 def _json_once(text: str | bytes, path: Path) -> object:
     """`_json` of a small file, where a key that stands twice is refused: of two values nobody knows which holds."""
     try:
-        return cast(object, json.loads(text, object_pairs_hook=_keys_once))
-    except _StandsTwice as error:
-        raise RunFolderError(
-            f"key {error.args[0]!r} stands twice", where=path, next_step="mend the file or measure the run again"
-        ) from error
+        return cast(object, json.loads(text, object_pairs_hook=unique_keys))
+    except KeyTwiceError as error:
+        raise RunFolderError(str(error), where=path, next_step="mend the file or measure the run again") from error
     except (ValueError, RecursionError):
         return None
-
-
-class _StandsTwice(Exception):
-    pass
-
-
-def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _StandsTwice(name)
-        found[name] = value
-    return found
 
 
 def _read_bytes(path: Path, campaign: Path) -> bytes:

@@ -6,7 +6,6 @@ The rival is what SGLang's `bench_speculative` does: every shape in turn, a serv
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -36,13 +35,9 @@ def shape(name: str) -> str:
 
 
 def speeds(grid: State, load: int) -> dict[str, float]:
-    """Of each shape: geometric mean of its visits."""
-    found = {config.name: grid.of(config.name, load) for config in grid.configs}
-    return {
-        shape(name): math.exp(sum(visit.log_speed for visit in visits) / len(visits))
-        for name, visits in found.items()
-        if visits
-    }
+    """Of each shape that was measured."""
+    found = {shape(config.name): grid.speed(config.name, load) for config in grid.configs}
+    return {name: speed for name, speed in found.items() if speed is not None}
 
 
 def compare(bench, where: str, grid: State, answer: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]

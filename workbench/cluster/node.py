@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -108,15 +107,8 @@ def _own_folder() -> Iterator[Path]:
     """A folder for the time of a start. Those of processes that were killed are removed."""
     base = Path(tempfile.gettempdir()) / f"workbench-starts-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
-    for left in base.iterdir():
-        if not state.starter_lives(left.name):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = base / state.new_mark()
-    folder.mkdir()
-    try:
+    with state.own_folder(base) as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,20 +40,14 @@ def scratch_in(folder: Path) -> Iterator[Path]:
 
     Those of commands that were killed are removed: they hold logs with their secrets.
     """
-    made = folder / f"{_SCRATCH}{state.new_mark()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"{_SCRATCH}*"):
-            if not state.starter_lives(left.name.removeprefix(_SCRATCH)):
-                shutil.rmtree(left, ignore_errors=True)
-        made.mkdir(mode=0o700)
-    except OSError as error:
-        what = f"cannot be written ({error.strerror or error})"
-        raise InputError(what, where=folder, next_step=write_advice(error)) from error
-    try:
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            made = held.enter_context(state.own_folder(folder, _SCRATCH))
+        except OSError as error:
+            what = f"cannot be written ({error.strerror or error})"
+            raise InputError(what, where=folder, next_step=write_advice(error)) from error
         yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def take(file: Path, scratch: Path) -> Taken:

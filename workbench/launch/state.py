@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import signal
 import tempfile
 import uuid
@@ -139,6 +140,20 @@ def _namespace(pid: int) -> str | None:
         return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - the link's text, not a path
     except OSError:
         return None
+
+
+@contextlib.contextmanager
+def own_folder(base: Path, prefix: str = "") -> Iterator[Path]:
+    """A folder in ``base`` for the time of the block, for this user only; those of processes that were killed go."""
+    for left in base.glob(f"{prefix}*"):
+        if not starter_lives(left.name.removeprefix(prefix)):
+            shutil.rmtree(left, ignore_errors=True)
+    made = base / f"{prefix}{new_mark()}"
+    made.mkdir(mode=0o700)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def starter_lives(mark: str) -> bool:

@@ -51,12 +51,12 @@ def measured_cycles(state: State, noise: Noise, group: str) -> tuple[list[Cell],
     values, deviations = [], []
     for config in state.configs:
         for load in state.loads if config.group == group and not config.is_baseline else ():
-            visits, base = state.of(config.name, load), state.base_speed(group, load)
+            speed, base = state.speed(config.name, load), state.base_speed(group, load)
             length = _own_length(state, config, load)
-            if visits and base is not None and length is not None:
+            if speed is not None and base is not None and length is not None:
                 cells.append((config, load))
-                values.append(length * base / np.exp(np.mean([visit.log_speed for visit in visits])))
-                deviations.append(noise.deviation(visits))
+                values.append(length * base / speed)
+                deviations.append(noise.deviation(state.of(config.name, load)))
     return cells, np.array(values), np.array(deviations)
 
 

@@ -21,7 +21,7 @@ from workbench.analysis.frames import Floats, Row, interval, typed
 from workbench.tune.acceptance import MEASURED, RANGE, UNKNOWN, Length, accept_length
 from workbench.tune.cycle import Cell, predict_cycles, with_misfit
 from workbench.tune.noise import Noise, noise_of
-from workbench.tune.state import Config, State, Visit
+from workbench.tune.state import Config, State
 
 DRAWS = 1000
 _CELL = {
@@ -96,20 +96,20 @@ def speeds(
 
 def _weighed(state: State, noise: Noise, cell: Cell, mean: float, drawn: Floats, seed: int) -> Speed:
     """What the visits, where there are any, and the line say together; the visits alone where nothing is predicted."""
-    predicted, visits = _predicted(state, cell, mean, drawn, seed), state.of(cell[0].name, cell[1])
-    if not visits:
+    predicted, measured = _predicted(state, cell, mean, drawn, seed), state.speed(cell[0].name, cell[1])
+    if measured is None:
         return predicted
     if predicted.value is None:
         return _measured(state, noise, cell, len(drawn), seed)
-    return replace(predicted, basis=MEASURED, measured=_mean_speed(visits))
+    return replace(predicted, basis=MEASURED, measured=measured)
 
 
 def _measured(state: State, noise: Noise, cell: Cell, draws: int, seed: int) -> Speed:
     """A speed as measured; resamples of the prompts change it as they change its accept length."""
     config, load = cell
-    visits = state.of(config.name, load)
+    visits, value = state.of(config.name, load), state.speed(config.name, load)
+    assert value is not None
     length = accept_length(state, config, load, draws, seed)
-    value = _mean_speed(visits)
     rng = np.random.default_rng([seed, load, config.seed, len(visits)])
     drawn = noise.draws(visits, rng, draws)
     prompts = length.draws / length.value if length.value is not None else np.ones(draws)
@@ -117,10 +117,6 @@ def _measured(state: State, noise: Noise, cell: Cell, draws: int, seed: int) -> 
     base = state.base_speed(config.group, load)
     cycle = np.ones(draws) if config.is_baseline else length.draws * (np.nan if base is None else base) / speed
     return Speed(config, load, MEASURED, length, value, speed, cycle, value)
-
-
-def _mean_speed(visits: Sequence[Visit]) -> float:
-    return float(np.exp(np.mean([visit.log_speed for visit in visits])))
 
 
 def _predicted(state: State, cell: Cell, mean: float, drawn: Floats, seed: int) -> Speed:
@@ -167,33 +163,33 @@ def residuals_df(state: State, draws: int = DRAWS, seed: int = 0) -> pd.DataFram
     The intervals are of what a measurement would give: they hold the noise of one too.
     """
     rows = []
-    full = with_misfit(state, noise_of(state))
     for config in state.configs:
         cells = [load for load in state.loads if state.of(config.name, load)]
         if not config.is_baseline and cells:
             rest = state.without(config.name)
             noise = with_misfit(rest, noise_of(rest))
             predicted = {each.load: each for each in speeds(rest, [config], draws, seed, noise)}
-            truth = {each.load: each for each in speeds(state, [config], draws, seed, full)}
             for load in cells:
                 extra = noise.draws(state.of(config.name, load), np.random.default_rng([seed, 3]), draws)
-                base = state.base_speed(config.group, load)
-                rows.append(_residual(predicted[load], truth[load], np.exp(extra), np.nan if base is None else base))
+                rows.append(_residual(state, predicted[load], np.exp(extra)))
     return typed(rows, _RESIDUALS)
 
 
-def _residual(predicted: Speed, truth: Speed, drawn: Floats, base: float) -> Row:
-    assert truth.measured is not None
-    length = np.nan if truth.length.value is None else truth.length.value
-    cycle, measured_cycle = float(np.median(predicted.cycle)), length * base / truth.measured
-    row = _cell(truth.config, truth.load) | {"acceptance": predicted.length.basis}
-    row |= {"measured_tok_per_s": truth.measured, "measured_break_even": measured_cycle}
+def _residual(state: State, predicted: Speed, drawn: Floats) -> Row:
+    config, load = predicted.config, predicted.load
+    measured, base = state.speed(config.name, load), state.base_speed(config.group, load)
+    assert measured is not None
+    length = accept_length(state, config, load, 1).value
+    measured_cycle = np.nan if length is None or base is None else length * base / measured
+    cycle = float(np.median(predicted.cycle))
+    row = _cell(config, load) | {"acceptance": predicted.length.basis}
+    row |= {"measured_tok_per_s": measured, "measured_break_even": measured_cycle}
     row |= _span("tok_per_s", predicted.value, predicted.draws * drawn) | _span(
         "break_even", cycle, predicted.cycle * drawn
     )
-    row |= {"error": None if predicted.value is None else predicted.value / truth.measured - 1}
+    row |= {"error": None if predicted.value is None else predicted.value / measured - 1}
     row |= {"cycle_error": cycle / measured_cycle - 1}
-    row["inside"] = _inside(row, "tok_per_s", truth.measured) if predicted.value is not None else None
+    row["inside"] = _inside(row, "tok_per_s", measured) if predicted.value is not None else None
     row["cycle_inside"] = _inside(row, "break_even", measured_cycle)
     return row
 

@@ -99,9 +99,13 @@ class State:
         return next((each for each in self.configs if each.is_baseline and each.group == group), None)
 
     def base_speed(self, group: str, load: int) -> float | None:
-        """Geometric mean of the baseline's visits."""
+        """That of the baseline."""
         base = self.baseline(group)
-        visits = self.of(base.name, load) if base else []
+        return self.speed(base.name, load) if base else None
+
+    def speed(self, config: str, load: int) -> float | None:
+        """Geometric mean of the visits to a configuration, as they were measured."""
+        visits = self.of(config, load)
         return float(np.exp(np.mean([visit.log_speed for visit in visits]))) if visits else None
 
     @property
