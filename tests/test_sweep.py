@@ -317,7 +317,7 @@ def test_the_shipped_campaigns() -> None:
         "h200_variants",
         "h200_kimi_shape",
         "h200_scaling",
-        "h200_shapes",
+        "h200_grid",
         "h200_tune",
         "h200x2_dp",
         "h200x2_kimi_shape",

@@ -47,7 +47,8 @@ def test_the_order_of_a_measurement() -> None:
             url, prompts(3), workload(), repeats=2, on_record=seen.append, log_size=lambda: next(sizes)
         )
     window = ["flush_cache", *["generate"] * 3]
-    assert account.asked == ["generate", "metrics", *window, *window, "metrics", "server_info"]
+    warm_up = ["flush_cache", "generate"]
+    assert account.asked == [*warm_up, "metrics", *window, *window, "metrics", "server_info"]
     assert found.warmup is not None
     assert len(found.warmup.records) == 1
     assert [[r.repeat for r in result.records] for result in found.windows] == [[0, 0, 0], [1, 1, 1]]
