@@ -74,11 +74,19 @@ def test_noise_of_passes_is_not_moved_by_one_cold_pass() -> None:
 
 def test_noise_of_starts_comes_from_visits_that_were_repeated() -> None:
     # Four starts of two configurations lie 20 % apart, their passes do not: ((0.1^2 + 0.1^2) x 2) over 2 degrees, with
-    # 3 degrees of the prior's 0.01.
+    # 2 degrees of 0.01: passes are known to 0.0059, from 32 degrees of 0 and 3 of 0.02.
     visits = [Visit(name, 1, (100 * np.exp(sign * 0.1),) * 9) for name in ("base", "s3") for sign in (-1, 1)]
     noise = noise_of(State((BASE, chain(3)), (1,), tuple(visits)))
-    assert noise.degrees == 5
-    assert noise.start == pytest.approx(np.sqrt((0.04 + 3 * 0.01**2) / 5), rel=0.02)
+    assert noise.degrees == 4
+    assert noise.start == pytest.approx(np.sqrt((0.04 + 2 * 0.01**2) / 4), rel=0.02)
+
+
+def test_starts_are_expected_to_differ_as_passes_do() -> None:
+    # Each pass 10 % off the visit's median, in 20 visits: the 3 degrees of the prior's 2 % do not count for much.
+    visits = [Visit(f"s{number}", 1, (90.0, 100.0, 111.1)) for number in range(20)]
+    state = State(tuple(Config(visit.config) for visit in visits), (1,), tuple(visits))
+    assert 0.1 < noise_of(state).by_pass[1] < 0.2
+    assert noise_of(state).start == pytest.approx(noise_of(state).by_pass[1])
 
 
 SHAPES = (chain(1), chain(3), chain(7), tree(7, 8, 32), tree(5, 8, 32), tree(5, 4, 16), tree(7, 8, 16), tree(6, 8, 32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.table.tuned import NOT_CONFIRMED
+from workbench.table.tuned import NOT_CONFIRMED, UNDECIDED
 from workbench.tune.outcome import (
     adaptive_config,
     best_by_load,
@@ -52,13 +52,14 @@ def test_the_best_of_each_load_and_what_one_for_all_loses() -> None:
         (32, "baseline", pytest.approx(2000.0)),
     ]
     # The other shapes agree, so that what they say moves little.
-    assert [each.tok_per_s for each in best] == pytest.approx([198.0, 1021.0, 2000.0], rel=0.02)
-    assert [each.speedup for each in best] == pytest.approx([1.98, 1021 / 700, 1.0], rel=0.02)
-    assert {each.state for each in best} == {NOT_CONFIRMED}
+    assert [each.tok_per_s for each in best] == pytest.approx([198.0, 1021.0, 2000.0], rel=0.04)
+    assert [each.speedup for each in best] == pytest.approx([1.98, 1021 / 700, 1.0], rel=0.04)
+    # One start each: at 8 the tree lies 5 % behind, which two starts may differ by.
+    assert [each.state for each in best] == [NOT_CONFIRMED, UNDECIDED, NOT_CONFIRMED]
     single = one_for_all(at)
     assert single is not None
     # s1 loses 15 % at 1 and 8 % at 32; the baseline would lose half at 1, s3 27 % at 32.
-    assert single.config == "s1" and single.regret == pytest.approx({1: 30 / 198, 8: 0.0, 32: 158 / 2000}, abs=0.02)
+    assert single.config == "s1" and single.regret == pytest.approx({1: 30 / 198, 8: 0.0, 32: 158 / 2000}, abs=0.04)
 
 
 def test_the_ranking_holds_every_configuration_at_every_load() -> None:
