@@ -99,11 +99,13 @@ def _rivals(alike: Sequence[Row], best: Row, speedups: pd.DataFrame) -> str:
     """How many other runs the intervals do not tell apart from the fastest."""
     ends = {(row["campaign"], row["run_id"]): row for row in records(speedups)}
     low = ends.get((best["campaign"], best["run_id"]), {}).get("low")
+    if not known(low):
+        return ""
     others = [ends.get((run["campaign"], run["run_id"]), {}).get("high") for run in alike if run is not best]
-    near = [high for high in others if known(low) and known(high) and high >= low]
+    near = sum(high is not None and high >= low for high in others)
     if not near:
         return ""
-    return f"; {len(near)} of {count(len(others), 'other run')} may be as fast, by the intervals of the speedups"
+    return f"; {near} of {count(len(others), 'other run')} may be as fast, by the intervals of the speedups"
 
 
 def confounded(costs: pd.DataFrame) -> str | None:
