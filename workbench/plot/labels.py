@@ -112,7 +112,8 @@ def label_beside(ax: Axes, labels: Sequence[Label]) -> None:
         held = list(same)
         points = [float(ax.transData.transform((label.x, label.y))[1]) for label in held]
         for label, place, point in zip(held, _spread(points, [_FONT * scale] * len(held)), points, strict=True):
-            ax.annotate(label.text, (label.x, label.y), **_look(label) | {"xytext": (7, (place - point) / scale)})
+            look = _look(label) | {"xytext": (7, (place - point) / scale), "path_effects": _HALO}
+            ax.annotate(label.text, (label.x, label.y), **look)
 
 
 def _look(label: Label) -> dict[str, Any]:
