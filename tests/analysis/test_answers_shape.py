@@ -71,9 +71,16 @@ def test_a_tree_that_is_faster_than_the_chains_comes_first() -> None:
     tree = {"num_steps": 6, "eagle_topk": 8, "num_draft_tokens": 32, "speedup": 1.5, "drafter": "d"}
     said = best_shape(cost_rows(chain(1, 0.9), chain(2, 1.1), tree), speedup_rows())
     assert said == (
-        "Best measured: 32 draft tokens (6 steps), 1.50x (run 2). Among runs that differ in draft tokens alone d on p "
-        "reaches 0.90x at 2 and 1.10x at 3 draft tokens."
+        "Best measured: 32 draft tokens (6 steps), 1.50x (run 2). Among chains d on p reaches 0.90x at 2 "
+        "and 1.10x at 3 draft tokens."
     )
+
+
+def test_of_the_fastest_it_says_how_many_may_be_as_fast() -> None:
+    tree = {"num_steps": 6, "eagle_topk": 8, "num_draft_tokens": 32, "speedup": 1.5, "drafter": "d"}
+    ends = [{"low": 0.8, "high": 1.0}, {"low": 0.9, "high": 1.3}, {"low": 1.2, "high": 1.8}]
+    said = best_shape(cost_rows(chain(1, 0.9), chain(2, 1.1), tree), speedup_rows(*ends))
+    assert "1.50x (run 2); 1 of 2 other runs may be as fast, by the intervals of the speedups. Among chains" in said
 
 
 def test_trees_of_one_depth_may_differ_in_draft_tokens() -> None:
@@ -107,6 +114,13 @@ def test_kimi_draft_tokens_and_steps_changed_together() -> None:
         "From 16 to 5 draft tokens (custom-v3, CUDA graphs off) the number of steps changed too or is not stated, so "
         "the two causes cannot be separated."
     )
+
+
+def test_trees_that_tell_a_step_from_a_draft_token_are_not_confounded() -> None:
+    wide = [{"num_steps": 5, "eagle_topk": 8, "num_draft_tokens": n, "drafter": "d"} for n in (16, 32)]
+    assert confounded(cost_rows(wide[0], wide[1], {**wide[0], "num_steps": 3})) is None
+    said = confounded(cost_rows(wide[1], {**wide[0], "num_steps": 3}))
+    assert said is not None and "the two causes cannot be separated" in said
 
 
 def test_stated_equal_steps_are_not_confounded() -> None:

@@ -1,6 +1,8 @@
 """`workbench tune` beside the whole grid: what each costs, and what the search's choice is worth. `make bench`.
 
 The rival is what SGLang's `bench_speculative` does: every shape in turn, a server start each, as `workbench run` does.
+A replay lets the search choose among the starts of a recorded grid: each takes the time that it took there and gives
+the speeds that it gave there. A record holds one start a shape: a replay ends where the search wants a second one.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from workbench.paths import ROOT_ENV, TUNED, notebooks_dir, project_root, prompts_dir, recorded_dir
-from workbench.tune.state import State, read_recorded
+from workbench.tune.outcome import best_by_load
+from workbench.tune.plan import estimated_s, next_step, position
+from workbench.tune.state import State, Visit, read_recorded
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -26,6 +31,44 @@ TITLE = "A search beside its whole grid"
 SHARE = 0.25  # of the grid's time: the search's budget
 DRAFTER = "data/drafters/smollm2-135m-eagle3"
 RECORDED = [("h200_tune", "h200_tune_search")]
+REPLAYED = ["h200_tune", "h200_shapes", "h200_grid"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search spent, and at each load what it names and how sure it says it is."""
+
+    spent_s: float
+    starts: int
+    best: Sequence[tuple[int, str, str]]
+
+
+def answered(folder: Path) -> Found:
+    """What `workbench tune` wrote."""
+    answer = json.loads((folder / TUNED).read_text())
+    best = [(each["load"], each["config"], each["state"]) for each in answer["best"]]
+    return Found(60 * answer["gpu_minutes"]["spent"], answer["gpu_minutes"]["starts"], best)
+
+
+def replay(grid: State, budget_s: float) -> Found:
+    """The search as `workbench tune` does it, its starts taken from a grid."""
+    state = replace(grid, visits=(), start_s={})
+    while (step := next_step(state)) is not None:
+        visits = [visit for load in step.loads for visit in grid.of(step.config.name, load)]
+        if not visits or any(state.of(step.config.name, load) for load in step.loads):
+            break
+        if state.spent_s + (estimated_s(state, step, len(visits[0].speeds)) or 0.0) > budget_s:
+            break
+        state = advanced(state, visits, grid.start_s[visits[0].start])
+    best = [(each.load, each.config, each.state) for each in best_by_load(state, position(state))]
+    return Found(state.spent_s, len(state.start_s), best)
+
+
+def advanced(state: State, visits: Sequence[Visit], cost_s: float) -> State:
+    """With one start more, the latest."""
+    name = f"{len(state.start_s):03d}"
+    now = tuple(replace(visit, start=name, at=name) for visit in visits)
+    return replace(state, visits=state.visits + now, start_s={**state.start_s, name: cost_s})
 
 
 def shape(name: str) -> str:
@@ -40,32 +83,39 @@ def speeds(grid: State, load: int) -> dict[str, float]:
     return {name: speed for name, speed in found.items() if speed is not None}
 
 
-def compare(bench, where: str, grid: State, answer: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]
-    minutes = answer["gpu_minutes"]
-    for best in answer["best"]:
-        measured = speeds(grid, best["load"])
+def compare(bench, where: str, grid: State, found: Found) -> None:  # type: ignore[no-untyped-def]
+    for load, config, says in found.best:
+        measured = speeds(grid, load)
         fastest = max(measured, key=lambda name: measured[name])
-        chosen = shape(best["config"])
+        chosen = shape(config)
         bench.add(
             "search",
             TITLE,
             where=where,
-            at_once=best["load"],
+            at_once=load,
             shapes=len(measured) - 1,
             grid_minutes=grid.spent_s / 60,
-            search_minutes=minutes["spent"],
-            search_starts=minutes["starts"],
+            search_minutes=found.spent_s / 60,
+            search_starts=found.starts,
             fastest_of_the_grid=fastest,
             the_search_names=chosen,
             behind_by=f"{100 * (1 - measured[chosen] / measured[fastest]):.1f} %",
-            it_says=best["state"],
+            it_says=says,
         )
 
 
 @pytest.mark.parametrize(("whole", "search"), RECORDED)
 def test_recorded_on_a_gpu(whole: str, search: str, bench) -> None:  # type: ignore[no-untyped-def]
-    answer = json.loads((recorded_dir() / search / TUNED).read_text())
-    compare(bench, f"{whole}, {search}: recorded on one NVIDIA H200", read_recorded(recorded_dir() / whole), answer)
+    grid, found = read_recorded(recorded_dir() / whole), answered(recorded_dir() / search)
+    compare(bench, f"{whole}, {search}: recorded on one NVIDIA H200", grid, found)
+
+
+@pytest.mark.parametrize("whole", REPLAYED)
+def test_replayed(whole: str, bench) -> None:  # type: ignore[no-untyped-def]
+    grid = read_recorded(recorded_dir() / whole)
+    found = replay(grid, SHARE * grid.spent_s)
+    compare(bench, f"{whole}: replayed", grid, found)
+    assert found.spent_s < SHARE * grid.spent_s + max(grid.start_s.values())
 
 
 @pytest.fixture
@@ -119,6 +169,6 @@ def test_on_this_machine(root: Path, bench) -> None:  # type: ignore[no-untyped-
     grid = read_recorded(runs / "grid")
     assert len(grid.configs) == 25 and not grid.given_up
     workbench(root, "tune", "search", "--budget-minutes", str(SHARE * grid.spent_s / 60))
-    answer = json.loads((runs / "search" / TUNED).read_text())
-    compare(bench, "this machine, embedded engine", grid, answer)
-    assert answer["gpu_minutes"]["spent"] < 1.2 * SHARE * grid.spent_s / 60
+    found = answered(runs / "search")
+    compare(bench, "this machine, embedded engine", grid, found)
+    assert found.spent_s < 1.2 * SHARE * grid.spent_s

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import theme
-from workbench.plot.labels import Label, _shared, _spread, _within, _wrapped, label_points, label_right, most_named
+from workbench.plot.labels import (
+    Label,
+    _shared,
+    _spread,
+    _within,
+    _wrapped,
+    label_beside,
+    label_points,
+    label_right,
+    most_named,
+)
 
 
 def test_labels_far_apart_stay_where_they_belong() -> None:
@@ -52,6 +62,17 @@ def test_labels_of_points_close_together_do_not_overlap() -> None:
     ax.plot([1, 1.01, 1.02, 3], [1, 1.01, 0.99, 2], "o")
     label_points(ax, [Label(x, y, f"point {x}") for x, y in ((1, 1), (1.01, 1.01), (1.02, 0.99))])
     assert collisions(figure) == []
+
+
+def test_labels_beside_points_of_one_place_do_not_overlap() -> None:
+    figure, ax = theme.new_figure()
+    ax.plot([1, 1, 2, 2], [1, 1.01, 1, 3], "o")
+    label_beside(ax, [Label(1, 1, "5"), Label(1, 1.01, "7"), Label(2, 1, "6"), Label(2, 3, "8")])
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent().extents for text in ax.texts]
+    assert [text.get_text() for text in ax.texts] == ["5", "7", "6", "8"]
+    assert _shared(np.array(boxes[:1]), np.array(boxes[1:2])).tolist() == [[0.0]]
+    assert boxes[1][1] > boxes[0][1]
 
 
 def test_labels_of_lines_that_end_together_do_not_overlap() -> None:

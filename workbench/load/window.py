@@ -73,9 +73,9 @@ def measure_window(
 
     Before the first window ``warmup`` rounds at the same concurrency are sent and discarded (one round: a request in
     every slot); before them and before each window the server's cache is emptied. With an earlier load's prompts in it
-    the warm-up's prefill would be so small that the first window loads the larger kernels (0.1 s of a window of 1.5 s
-    in ``data/recorded/h200_tune`` at 8). A window in which the server was given up is the last. ``on_record`` is called
-    for measured requests only.
+    the warm-up's prefill would be so small that the first window loads the larger kernels (0.2 s of a window of 2.3 s
+    in ``data/recorded/h200_shapes`` at 8). A window in which the server was given up is the last. ``on_record`` is
+    called for measured requests only.
     """
     url = url.rstrip("/")
     problems: list[str] = []

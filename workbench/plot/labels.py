@@ -101,6 +101,21 @@ def label_right(ax: Axes, labels: Sequence[Label]) -> None:
         )
 
 
+def label_beside(ax: Axes, labels: Sequence[Label]) -> None:
+    """Short labels right of their points, those of one place on the x axis pushed apart where they would overlap."""
+    if not labels:
+        return
+    _lay_out(ax)
+    scale = ax.figure.dpi / 72
+    ordered = sorted(labels, key=lambda label: (label.x, label.y))
+    for _, same in itertools.groupby(ordered, key=lambda label: label.x):
+        held = list(same)
+        points = [float(ax.transData.transform((label.x, label.y))[1]) for label in held]
+        for label, place, point in zip(held, _spread(points, [_FONT * scale] * len(held)), points, strict=True):
+            look = _look(label) | {"xytext": (7, (place - point) / scale), "path_effects": _HALO}
+            ax.annotate(label.text, (label.x, label.y), **look)
+
+
 def _look(label: Label) -> dict[str, Any]:
     return {
         "xytext": (0, 0),

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from workbench.plot.labels import Label, label_beside
 from workbench.plot.marks import column, draw_points, legend_above, nothing_to_draw, origin_handles
 from workbench.plot.names import setting_words
 from workbench.theme.style import ROLES, SeriesStyle, level_styles, themed
@@ -35,8 +36,10 @@ def plot_step_time(points: pd.DataFrame, *, axes: Sequence[Axes]) -> Sequence[Ax
         return axes
     known = known.assign(series=_series(known), chain=known["num_draft_tokens"] == known["num_steps"] + 1)
     styles = level_styles(known.sort_values("max_concurrency", kind="stable")["series"])
+    names: list[Label] = []
     for name, same in known.groupby("series"):
         _draw(axes, same, styles[str(name)])
+        names += _trees(same, styles[str(name)].colour)
     top, bottom = axes[0], axes[-1]
     top.axhline(1, color=ROLES["baseline"], linewidth=1.2, zorder=1)
     top.set_ylabel("break-even\naccept length")
@@ -46,6 +49,7 @@ def plot_step_time(points: pd.DataFrame, *, axes: Sequence[Axes]) -> Sequence[Ax
     bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
     lines = [_line(name, style) for name, style in styles.items()]
     legend_above(top, [*lines, *origin_handles(known["origin"], ROLES["missing"])])
+    label_beside(top, names)
     return axes
 
 
@@ -59,12 +63,15 @@ def _draw(axes: Sequence[Axes], same: pd.DataFrame, style: SeriesStyle) -> None:
     for _, line in same.groupby(same["num_steps"].mask(same["chain"].astype(bool), 0)):
         fitted = line.groupby("num_draft_tokens")["fitted_break_even"].mean()
         top.plot(fitted.index.astype(float), fitted, color=style.colour, linestyle=style.linestyle, linewidth=1.3)
+
+
+def _trees(same: pd.DataFrame, colour: str) -> list[Label]:
+    """The steps of each tree, unless there are too many."""
     trees = same[~same["chain"].astype(bool)].drop_duplicates(["num_steps", "num_draft_tokens"])
-    if len(trees) <= _MOST_NAMES:
-        for row in trees.to_dict("records"):
-            at = (float(row["num_draft_tokens"]), float(row["break_even"]))
-            text = top.annotate(f"{row['num_steps']}", at, xytext=(7, 0), textcoords="offset points", va="center")
-            text.set(color=style.colour, fontsize=9)
+    return [
+        Label(float(row["num_draft_tokens"]), float(row["break_even"]), f"{row['num_steps']}", colour)
+        for row in (trees.to_dict("records") if len(trees) <= _MOST_NAMES else [])
+    ]
 
 
 def _line(name: str, style: SeriesStyle) -> Artist:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from workbench.analysis.answers.common import at_lowest, draft_tokens, real_runs, run_name
@@ -38,7 +40,9 @@ def best_shape(costs: pd.DataFrame, speedups: pd.DataFrame) -> str:
     fastest = max(alike, key=lambda run: float(run["speedup"]))
     if fastest["speedup"] > best["speedup"]:
         shape = f"{_shape(fastest)}, {times(fastest['speedup'])} ({run_name(fastest, real)})"
-        return f"{_head(fastest)}: {shape}. Among runs that differ in draft tokens alone {sweep_words}"
+        chains = (sweep["num_draft_tokens"] == sweep["num_steps"] + 1).all()
+        among = "Among chains" if chains else "Among runs that differ in draft tokens alone"
+        return f"{_head(fastest)}: {shape}{_rivals(alike, fastest, speedups)}. {among} {sweep_words}"
     return f"{_head(best)}: {_shape(best)}. {sweep_words}"
 
 
@@ -91,15 +95,33 @@ def _overlaps(sweep: pd.DataFrame, best: Row, speedups: pd.DataFrame) -> str:
     return f"; the intervals of the speedups at {which} draft tokens overlap that at {itself}"
 
 
+def _rivals(alike: Sequence[Row], best: Row, speedups: pd.DataFrame) -> str:
+    """How many other runs the intervals do not tell apart from the fastest."""
+    ends = {(row["campaign"], row["run_id"]): row for row in records(speedups)}
+    low = ends.get((best["campaign"], best["run_id"]), {}).get("low")
+    if not known(low):
+        return ""
+    others = [ends.get((run["campaign"], run["run_id"]), {}).get("high") for run in alike if run is not best]
+    near = sum(high is not None and high >= low for high in others)
+    if not near:
+        return ""
+    return f"; {near} of {count(len(others), 'other run')} may be as fast, by the intervals of the speedups"
+
+
 def confounded(costs: pd.DataFrame) -> str | None:
-    """Runs of one drafter that differ in draft tokens while their steps are unknown or differ too."""
+    """Runs of one drafter that differ in draft tokens while their steps are unknown or differ too.
+
+    Where some differ in draft tokens alone, the others' steps are no obstacle.
+    """
     real = real_runs(costs).dropna(subset=["num_draft_tokens", "drafter"])
     chain = real["num_draft_tokens"] == real["num_steps"] + 1
     open_shape = real[~chain.fillna(False).astype(bool)]
     for (drafter, graphs), group in open_shape.groupby(["drafter", "cuda_graph"], dropna=False):
         tokens = sorted(group["num_draft_tokens"].unique(), reverse=True)
         steps = group["num_steps"]
-        if len(tokens) > 1 and (steps.isna().any() or len(steps.unique()) > 1):
+        apart = group.groupby(["num_steps", "eagle_topk"], dropna=False)["num_draft_tokens"].nunique()
+        told = steps.notna().all() and (apart > 1).any()
+        if len(tokens) > 1 and not told and (steps.isna().any() or len(steps.unique()) > 1):
             state = "not stated" if not known(graphs) else "on" if graphs else "off"
             how = "changed too or is not stated" if steps.isna().any() else "changed too"
             return (
