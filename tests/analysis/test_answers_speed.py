@@ -121,6 +121,18 @@ def test_first_trial_by_concurrency() -> None:
     assert said == "Best speedup by concurrency: 0.89x at 1, 0.33x at 8 and 0.43x at 32."
 
 
+def test_a_gain_is_named_with_what_keeps_it_from_counting() -> None:
+    table = speedup_rows(
+        {"label": "x, 1 at once", "speedup": 1.5, "max_concurrency": 1, "verdict": "win"},
+        {"label": "y, 1 at once", "speedup": 1.2, "max_concurrency": 1, "verdict": "win"},
+        {"label": "y, 8 at once", "speedup": 1.1, "max_concurrency": 8, "verdict": "not decidable"},
+        {"label": "x, 8 at once", "speedup": 1.0, "max_concurrency": 8, "verdict": "noise"},
+        {"label": "x, 32 at once", "speedup": 0.9, "max_concurrency": 32, "verdict": "loss"},
+    )
+    said = by_concurrency(table)
+    assert said == "Best speedup by concurrency: 1.50x at 1 (x), 1.10x at 8 (y, not decided) and 0.90x at 32."
+
+
 def test_one_concurrency_is_said_and_none_is_silent() -> None:
     assert by_concurrency(speedups_of(recorded(KIMI))) == "Only concurrency 1 was measured with a baseline beside it."
     assert by_concurrency(speedup_rows()) is None

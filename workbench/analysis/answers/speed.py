@@ -107,12 +107,22 @@ def _times_span(values: pd.Series) -> str:
 
 
 def by_concurrency(speedups: pd.DataFrame) -> str | None:
-    """The best speedup at each concurrency, where more than one was measured."""
+    """The best speedup at each concurrency, where more than one was measured, and the run where it is a gain."""
     known = real_runs(speedups).dropna(subset=["speedup", "max_concurrency"])
-    best = known.groupby("max_concurrency")["speedup"].max()
+    best = {level: most(same, "speedup") for level, same in known.groupby("max_concurrency")}
     if len(best) < 2:
-        return f"Only concurrency {best.index[0]} was measured with a baseline beside it." if len(best) else None
-    return f"Best speedup by concurrency: {one_of(f'{times(value)} at {level}' for level, value in best.items())}."
+        return f"Only concurrency {next(iter(best))} was measured with a baseline beside it." if best else None
+    said = (f"{times(run['speedup'])} at {level}{_gaining(run, known)}" for level, run in best.items())
+    return f"Best speedup by concurrency: {one_of(said)}."
+
+
+def _gaining(run: Row, among: pd.DataFrame) -> str:
+    """The name of a run that gains, its concurrency being said already, and what keeps the gain from counting."""
+    if run["speedup"] < 1:
+        return ""
+    name = run_name(run, among).removesuffix(f", {run['max_concurrency']} at once")
+    doubt = {"noise": ", within noise", "not decidable": ", not decided"}
+    return f" ({name}{doubt.get(str(run['verdict']), '')})"
 
 
 def undecided(speedups: pd.DataFrame, most_lines: int = 3) -> list[str]:
