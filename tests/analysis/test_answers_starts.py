@@ -6,7 +6,7 @@ import pytest
 from analysis_tables import baseline, requests, runs, timed
 from answer_tables import speedup_rows
 
-from workbench.analysis.answers import drift, same_baselines, start_again, started_once
+from workbench.analysis.answers import drift, same_baselines, start_again, start_rivals, started_once
 from workbench.analysis.passes import drift_df
 from workbench.paths import recorded_dir
 from workbench.store import read_campaign
@@ -104,3 +104,28 @@ def test_recorded_starts_of_one_baseline_lie_half_apart() -> None:
     """The first server of a node, and the same command line eight minutes later, at 8 at once."""
     tables = tables_of([read_campaign(recorded_dir() / name) for name in ("h200_tune", "h200_tune_search")])
     assert "ran at 2,374 tok/s in h200_tune and at 3,628 in h200_tune_search (+53%)" in str(same_baselines(tables.runs))
+
+
+# --- rivals ------------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_the_intervals_do_not_tell_from_the_fastest_are_to_be_started_again() -> None:
+    bootstrap = {"method": "paired bootstrap", "max_concurrency": 1}
+    best = {"run_id": "a", "speedup": 1.5, "low": 1.3, "high": 1.7, **bootstrap}
+    near, out = (
+        {"run_id": "b", "speedup": 1.2, "low": 1.1, "high": 1.3, **bootstrap},
+        {**best, "speedup": 1.1, "high": 1.2},
+    )
+    said = start_rivals(speedup_rows(best, near, out))
+    assert said is not None and "until it is decided: 1 other run at 1 may be as fast" in said
+    other_load = [{**row, "max_concurrency": 8} for row in (best, near, near)]
+    said = start_rivals(speedup_rows(best, near, *other_load))
+    assert said is not None and "1 other run at 1 and 2 other runs at 8 may be as fast" in said
+
+
+def test_nothing_is_started_again_to_choose_between_losses_or_what_no_interval_tells() -> None:
+    lost = {"speedup": 0.8, "low": 0.7, "high": 0.9, "method": "paired bootstrap"}
+    assert start_rivals(speedup_rows(lost, lost)) is None
+    assert start_rivals(speedup_rows({**lost, "speedup": 1.2, "high": 1.3}, {**lost, "high": 0.6})) is None
+    single = {"speedup": 1.2, "low": 1.1, "high": 1.3, "method": "one figure an arm"}
+    assert start_rivals(speedup_rows(single, single)) is None

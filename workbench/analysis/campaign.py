@@ -150,6 +150,7 @@ def campaign_answer(
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
         answers.start_again(once),
+        answers.start_rivals(speedups),
         answers.serve_on_a_gpu(tables.runs),
     )
     sentence = joined([_flag_sentence(flagged), answers.pays(speedups), answers.next_run(missing) if missing else None])
@@ -363,6 +364,7 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
         answers.missing_sentence(missing) if missing else None,
         answers.fixed_cost(costs),
         answers.start_again(once),
+        answers.start_rivals(speedups),
         answers.serve_on_a_gpu(tables.runs),
     )
     return Answer(joined([answers.pays(speedups)]), points, actions, headline(costs, speedups))

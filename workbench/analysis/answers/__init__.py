@@ -26,7 +26,7 @@ from workbench.analysis.answers.drafters import (
 from workbench.analysis.answers.model import Answer, joined, keep
 from workbench.analysis.answers.shape import best_shape, confounded, rate_misleads, same_points
 from workbench.analysis.answers.speed import bounded, by_concurrency, pays, short_passes, timing_noise, undecided
-from workbench.analysis.answers.starts import drift, same_baselines, start_again, started_once
+from workbench.analysis.answers.starts import drift, same_baselines, start_again, start_rivals, started_once
 from workbench.analysis.answers.training import (
     curve_name,
     curve_notes,
@@ -96,6 +96,7 @@ __all__ = [
     "shared_level",
     "short_passes",
     "start_again",
+    "start_rivals",
     "started_once",
     "step_time",
     "timing_noise",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from workbench.analysis.answers.common import real_runs
-from workbench.analysis.frames import Row, records, speed_of
+from workbench.analysis.frames import Row, most, records, speed_of
 from workbench.analysis.passes import SAME_LOAD
-from workbench.analysis.wording import few, number
+from workbench.analysis.wording import count, few, number, one_of
 
 ALIKE = 0.05
 """Baselines of several campaigns that lie closer than this are as good as one."""
@@ -55,6 +55,25 @@ def start_again(once: str | None) -> str | None:
     return (
         "Start the baseline once more after the others and measure it again, as `workbench run` does unless it is "
         "stopped before: the speedups stand on one start of it."
+    )
+
+
+def start_rivals(speedups: pd.DataFrame) -> str | None:
+    """The next action where a run gains and the intervals do not tell others at its load from it."""
+    real = real_runs(speedups).dropna(subset=["speedup", "low", "high", "max_concurrency"])
+    real = real[real["method"].str.contains("bootstrap").fillna(False)]
+    near: dict[int, int] = {}
+    for level, same in real.groupby("max_concurrency"):
+        best = most(same, "speedup")
+        others = int((same["high"] >= best["low"]).sum()) - 1
+        if best["speedup"] >= 1 and others:
+            near[int(level)] = others
+    if not near:
+        return None
+    said = one_of(f"{count(others, 'other run')} at {level}" for level, others in near.items())
+    return (
+        f"Start the likeliest again before choosing between them, as `workbench tune` does until it is decided: {said} "
+        "may be as fast as the fastest, by the intervals of the speedups."
     )
 
 
