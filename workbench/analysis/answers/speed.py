@@ -109,10 +109,12 @@ def _times_span(values: pd.Series) -> str:
 def by_concurrency(speedups: pd.DataFrame) -> str | None:
     """The best speedup at each concurrency, where more than one was measured, and the run where it is a gain."""
     known = real_runs(speedups).dropna(subset=["speedup", "max_concurrency"])
-    best = {level: most(same, "speedup") for level, same in known.groupby("max_concurrency")}
+    best = [most(same, "speedup") for _, same in known.groupby("max_concurrency")]
     if len(best) < 2:
-        return f"Only concurrency {next(iter(best))} was measured with a baseline beside it." if best else None
-    said = (f"{times(run['speedup'])} at {level}{_gaining(run, known)}" for level, run in best.items())
+        return (
+            f"Only concurrency {best[0]['max_concurrency']} was measured with a baseline beside it." if best else None
+        )
+    said = (f"{times(run['speedup'])} at {run['max_concurrency']}{_gaining(run, known)}" for run in best)
     return f"Best speedup by concurrency: {one_of(said)}."
 
 

@@ -63,11 +63,11 @@ def start_rivals(speedups: pd.DataFrame) -> str | None:
     real = real_runs(speedups).dropna(subset=["speedup", "low", "high", "max_concurrency"])
     real = real[real["method"].str.contains("bootstrap").fillna(False)]
     near: dict[int, int] = {}
-    for level, same in real.groupby("max_concurrency"):
+    for _, same in real.groupby("max_concurrency"):
         best = most(same, "speedup")
         others = int((same["high"] >= best["low"]).sum()) - 1
         if best["speedup"] >= 1 and others:
-            near[int(level)] = others
+            near[int(best["max_concurrency"])] = others
     if not near:
         return None
     said = one_of(f"{count(others, 'other run')} at {level}" for level, others in near.items())
