@@ -107,3 +107,21 @@ def test_trees_of_other_sizes_are_not_joined_and_one_drafter_is_named_once() -> 
     assert sorted(drawn) == [[90, 250], [100, 300], [200, 500]]
     assert {"tokens 16 300 tok/s", "tokens 32 500 tok/s", "baseline 250 tok/s"} <= set(words(figure))
     assert any("Drafter: d." in text for text in words(figure))
+
+
+def test_a_log_scale_is_labelled_in_plain_numbers() -> None:
+    figure, ax = theme.new_figure()
+    plot.plot_throughput_vs_concurrency(runs(base(1, 500.0), spec(1, 700.0), base(8, 2400.0), spec(8, 3200.0)), ax=ax)
+    figure.canvas.draw()
+    said = {label.get_text() for label in ax.get_yticklabels()}
+    assert {"500", "1,000", "2,000"} <= said and not any("$" in text for text in said)
+
+
+def test_of_many_lines_those_without_a_name_are_faint_and_the_baseline_is_not() -> None:
+    _, ax = theme.new_figure()
+    many = [spec(level, 100.0 * level + step, num_steps=step) for step in range(1, 10) for level in (1, 8)]
+    plot.plot_throughput_vs_concurrency(runs(base(1, 50.0), base(8, 400.0), *many), ax=ax)
+    drawn = {
+        max(line.get_ydata()): line.get_alpha() for line in ax.lines if line.get_linestyle() not in ("None", "none")
+    }
+    assert {speed for speed, alpha in drawn.items() if alpha == 1} == {400, *(800 + step for step in range(4, 10))}

@@ -27,6 +27,7 @@ from workbench.theme.style import LINES, ROLES, themed
 
 _SETTINGS = ("num_steps", "num_draft_tokens", *(name for name in SETTINGS if name != "max_concurrency"))
 _MOST_NAMES, _MOST_LINES = 4, 6
+_FAINT = 0.25  # of lines without a name
 
 
 _ONE_SCALE = 5  # speeds within this factor are told apart on a linear axis from 0
@@ -56,13 +57,21 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
         low, high = (column(group, f"output_tok_per_s_{end}").where(ranged) for end in ("low", "high"))
         draw_points(ax, group["place"], group["value"], low, high, colour=str(colour), origin=origin)
     joined = known[~lone & known["series"].isin(lines["series"])]
-    for _, line in joined.groupby("series"):
+    last = joined.sort_values("place").drop_duplicates("series", keep="last")
+    named = last.nlargest(_MOST_LINES, "value")["series"]
+    for series, line in joined.groupby("series"):
         middle = line.groupby("place")["value"].median()
-        ax.plot(middle.index, middle, color=line["colour"].iloc[0], linestyle=line["linestyle"].iloc[0])
+        faint = series not in set(named) and (line["role"] != "baseline").all()
+        ax.plot(
+            middle.index,
+            middle,
+            color=line["colour"].iloc[0],
+            linestyle=line["linestyle"].iloc[0],
+            alpha=_FAINT if faint else 1.0,
+        )
     _axes(ax, known, levels)
     legend_above(ax, [*_baseline_handle(known), *origin_handles(known["origin"])])
     left_out = rows[~rows.index.isin(known.index)]
-    last = joined.sort_values("place").drop_duplicates("series", keep="last")
     ends, unnamed = most_named(_labels(last), _MOST_LINES)
     names = some_of(sorted(known.loc[lone, "drafter"].dropna().unique()))
     alone = f"Grey: measured at one concurrency only ({names})." if names else ""
@@ -122,8 +131,7 @@ def _speed_words(known: pd.DataFrame) -> str:
 
 def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     ax.set_xticks(list(levels.values()), [str(level) for level in levels])
-    ax.set_xlim(-0.6, len(levels) - 0.4)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
+    ax.set_xlim(-0.6, max(len(levels) - 1.0, known["place"].max()) + 0.1)
     ax.set_xlabel("concurrency (requests in flight)")
     which = _speed_words(known)
     if known["value"].max() < _ONE_SCALE * known["value"].min():
@@ -135,6 +143,8 @@ def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
         ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
         ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_ylabel(f"{which} (tok/s, log scale)")
+    # After the scale, which brings a formatter of its own.
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
     ax.grid(False, axis="x")
 
 
