@@ -29,7 +29,7 @@ def test_survival_line_and_band() -> None:
     assert [(x, y) for x, y in line.get_xydata()] == [(1, 0.6), (2, 0.3)]
     edges = ax.collections[0].get_paths()[0].vertices
     assert {(1.0, 0.5), (1.0, 0.7)} <= {(round(x, 3), round(y, 3)) for x, y in edges}
-    assert any("n = 1,000 to 1,000 verify steps" in text for text in words(figure))
+    assert any("n = 1,000 verify steps" in text for text in words(figure))
 
 
 def test_the_longest_chain_of_a_drafter_stands_for_the_shorter_ones() -> None:

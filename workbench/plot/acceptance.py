@@ -45,7 +45,8 @@ def plot_survival(survival: pd.DataFrame, *, ax: Axes) -> Axes:
     ax.set_ylabel("verify steps that\nget this far")
     low, high = chosen["num_verify_steps"].min(), chosen["num_verify_steps"].max()
     legend_above(ax, handles)
-    notes_below(ax, f"n = {low:,} to {high:,} verify steps a run. Bands are 95 % intervals over prompts.", note)
+    steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    notes_below(ax, f"n = {steps} verify steps a run. Bands are 95 % intervals over prompts.", note)
     return ax
 
 
