@@ -394,3 +394,10 @@ def check_pages(seed: int) -> None:
     forced = labels[tables.runs["origin"] == "simulated"]
     sentences = [make(named).sentence for make in PAGES]
     assert not any(label in sentence for sentence in sentences for label in forced)
+
+
+def test_the_page_on_campaigns_says_of_one_what_its_own_page_does() -> None:
+    # h200_kimi_shape has a control without graphs on both arms, which gains more than anything that would be served.
+    own, beside = page("h200_kimi_shape", campaign_page), page("h200_kimi_shape", compare_page)
+    assert "0.22x to 1.07x at concurrency 1" in own.sentence
+    assert beside.points[0] == f"h200_kimi_shape: {own.sentence}"

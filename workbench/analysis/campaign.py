@@ -373,7 +373,8 @@ def throughput_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFram
 def compare_answer(tables: Tables, costs: pd.DataFrame, speedups: pd.DataFrame) -> Answer:
     """How many of the campaigns have a configuration that wins, and each one's own sentence."""
     flagged = wrong_flags(tables)
-    sound = sound_rows(speedups, tables, flagged)
+    controls = answers.control_servers(tables.runs)
+    sound = without_servers(sound_rows(speedups, tables, flagged), tables.runs, controls)
     said = []
     for name in tables.campaigns:
         wrong = _flag_sentence({key: finding for key, finding in flagged.items() if key[0] == name})
