@@ -166,7 +166,9 @@ def _write_logs(index: Path, logs: Iterable[tuple[Entry, LogSummary | None]]) ->
         rows = stack.enter_context(replacing(_beside(index, ".windows.parquet")))
         texts = stack.enter_context(replacing(_beside(index, ".logs.jsonl")))
         file = stack.enter_context(texts.open("wb"))
-        writer = stack.enter_context(pq.ParquetWriter(rows, schema, compression="zstd"))
+        # Of the few numbers of a log neither dictionaries nor statistics are worth their time.
+        plain = pq.ParquetWriter(rows, schema, compression="zstd", use_dictionary=False, write_statistics=False)
+        writer = stack.enter_context(plain)
         for entry, log in logs:
             said = {"readable": False, "num_windows": 0, "has_accept_length": False, **entry}
             entry = said | {"text": None, "group": None}
