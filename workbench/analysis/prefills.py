@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Row, most, records, typed
+from workbench.analysis.frames import Floats, Row, most, positions, records, typed
 from workbench.analysis.pairing import pairs
 from workbench.analysis.remembered import Part, remembered
 from workbench.analysis.wording import span
@@ -75,9 +75,14 @@ def prefills_df(windows: pd.DataFrame, by: Sequence[str] = (), *, always_busy: b
     """
     keys, columns = [*by, "running_req"], {**{name: str(windows[name].dtype) for name in by}, **_BY_LOAD}
     lines = _steps(windows, by, "fresh" if always_busy else "opening")
+    # A table for each of the many loads of a log would take longer than all the sums.
+    prefills, seconds, steps = (lines[name].to_numpy(np.float64) for name in ("prefills", "seconds", "steps"))
+    loads = lines.groupby(keys, dropna=False)
+    found = positions(np.asarray(loads.ngroup(), dtype=np.intp), loads.ngroups)
+    first = lines[keys].take([places[0] for places in found]).to_dict("records")
     rows = [
-        {**dict(zip(keys, key, strict=True)), **_at_one_load(same)}
-        for key, same in (lines.groupby(keys, dropna=False) if len(lines) else ())
+        {**key, **_at_one_load(prefills[places], seconds[places], steps[places])}
+        for key, places in zip(first, found, strict=True)
     ]
     return typed(rows, columns)
 
@@ -112,17 +117,17 @@ def _speculative(windows: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
     return pd.Series(bool(length.notna().any()), index=windows.index)
 
 
-def _at_one_load(lines: pd.DataFrame) -> Row:
-    prefills, seconds, steps = int(lines["prefills"].sum()), lines["seconds"].sum(), lines["steps"].sum()
-    clean = lines[lines["prefills"] == 0]
-    row: Row = {"num_windows": len(lines), "num_clean": len(clean), "prefills": prefills}
-    row["step_ms"] = 1e3 * seconds / steps
-    if len(clean) < MIN_LINES:
+def _at_one_load(prefills: Floats, seconds: Floats, steps: Floats) -> Row:
+    clean, met, all_s, all_steps = prefills == 0, int(prefills.sum()), seconds.sum(), steps.sum()
+    num_clean = int(clean.sum())
+    row: Row = {"num_windows": len(steps), "num_clean": num_clean, "prefills": met}
+    row["step_ms"] = 1e3 * all_s / all_steps
+    if num_clean < MIN_LINES:
         return row
-    step = float(clean["seconds"].sum() / clean["steps"].sum())
-    taken = max(0.0, float(seconds - step * steps))
-    row |= {"clean_step_ms": 1e3 * step, "prefill_share": taken / seconds}
-    return row | ({"prefill_ms": 1e3 * taken / prefills} if prefills else {})
+    step = float(seconds[clean].sum() / steps[clean].sum())
+    taken = max(0.0, float(all_s - step * all_steps))
+    row |= {"clean_step_ms": 1e3 * step, "prefill_share": taken / all_s}
+    return row | ({"prefill_ms": 1e3 * taken / met} if met else {})
 
 
 def prefills_of_runs_df(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:

@@ -52,12 +52,12 @@ class CounterWindow:
         return (self.generation_tokens - self.requests) / self.verify_calls
 
 
-def parse_metrics(text: str) -> MetricsText:
-    """Read Prometheus text. Histograms appear as the samples they consist of."""
+def parse_metrics(text: str, beginning: tuple[str, ...] = ("",)) -> MetricsText:
+    """Read Prometheus text, or the lines of it that begin so. Histograms appear as the samples they consist of."""
     samples: dict[str, dict[Labels, float]] = {}
     unread = 0
     for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
+        if not line.startswith(beginning) or not line.strip() or line.startswith("#"):
             continue
         match = _SAMPLE.fullmatch(line)
         value = _value(match[3]) if match is not None else None
@@ -100,7 +100,9 @@ def gain(before: MetricsText, after: MetricsText, name: str) -> float | None:
 
 def counters_between(before: str, after: str) -> CounterWindow:
     """What the counters of two ``/metrics`` texts say about the time between them."""
-    first, second = parse_metrics(before), parse_metrics(after)
+    # A server has hundreds of other samples, most of them buckets of histograms.
+    wanted = (TOKENS, VERIFY_CALLS, *FINISHED)
+    first, second = parse_metrics(before, wanted), parse_metrics(after, wanted)
     finished = next((name for name in FINISHED if name in second.samples), FINISHED[0])
     return CounterWindow(
         generation_tokens=gain(first, second, TOKENS),

@@ -137,6 +137,11 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.decode) + len(self.prefill)
 
+    def num_parts(self, lines: Sequence[int]) -> int:
+        """Into how many parts, some of which may be empty, it falls at these lines."""
+        mine = np.sort(np.concatenate([self.decode.line, self.prefill.line]))
+        return len(set(np.searchsorted(mine, lines).tolist()))
+
     def split(self, line: int) -> tuple[Stretch, Stretch]:
         """The lines before this one, and the others."""
         decode, prefill = (int(np.searchsorted(lines.line, line)) for lines in (self.decode, self.prefill))

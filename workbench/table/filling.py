@@ -17,7 +17,7 @@ from workbench.store import Campaign, try_run
 from workbench.table.arrow import to_arrow
 from workbench.table.columns import REQUESTS, SETTINGS
 from workbench.table.current import KnownLogs, Stat, files_of, hash_text, stat_of
-from workbench.table.reading import LogRead, RunRead, RunsReader
+from workbench.table.reading import LogRead, Row, RunRead, RunsReader
 from workbench.table.shelf import Entry, Segment, write_segment
 
 CHUNK_RUNS = 200
@@ -78,7 +78,9 @@ def _read_chunk(head: Campaign, shelf: Path, known: KnownLogs, folders: Sequence
     reader = RunsReader(head.info.name, head.drafters, logs)
     read = {run.path.name: (run.spec.drafter, part) for run, part in zip(runs, reader.read(runs), strict=True)}
     drafters = {drafter.name: hash_text(drafter.model_dump_json()) for drafter in head.drafters}
-    entries = []
+    entries: list[Entry] = []
+    requests: list[Row] = []
+    settings: list[Row] = []
     for folder in folders:
         drafter, part = read.get(folder.name, (None, None))
         files, latest = before[folder.name]
@@ -90,12 +92,14 @@ def _read_chunk(head: Campaign, shelf: Path, known: KnownLogs, folders: Sequence
             "found": _said(found[folder.name]),
             **_of_run(campaign, part, named[folder.name], stats, began),
         }
-        rows = ([], []) if part is None else (part.requests, part.settings)
-        entries.append((entry, to_arrow(REQUESTS, rows[0]), to_arrow(SETTINGS, rows[1])))
+        entries.append(entry)
+        if part is not None:
+            requests += part.requests
+            settings += part.settings
     told = [
         ({"path": _within(campaign, path), "problems": _said(log.problems)}, log.summary) for path, log in logs.items()
     ]
-    return write_segment(shelf, entries, told)
+    return write_segment(shelf, entries, to_arrow(REQUESTS, requests), to_arrow(SETTINGS, settings), told)
 
 
 def _as_they_were(campaign: Path, known: KnownLogs, wanted: set[str]) -> dict[Path, LogRead]:
@@ -119,8 +123,10 @@ def _of_run(
     settled = stat is not None and began - stat[1] / 1e9 > _SETTLED_S
     watched: Entry = {"log": named, "log_stat": stat if settled else None, "log_path": path}
     if part is None:
-        return watched | {"row": None}
+        return watched | {"row": None, "num_requests": 0, "num_settings": 0}
     return watched | {
+        "num_requests": len(part.requests),
+        "num_settings": len(part.settings),
         "run_id": part.run_id,
         "server_id": part.server_id,
         "recorded_at": part.recorded_at,

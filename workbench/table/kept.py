@@ -314,23 +314,18 @@ def _tidied(
 
 
 def _merged(shelf: Path, places: Sequence[Place]) -> Path:
-    requests, settings = _taken(places, "requests", REQUESTS), _taken(places, "settings", SETTINGS)
-    runs, begin, start = [], 0, 0
     logs: dict[str, tuple[Segment, int]] = {}
     for segment, at in places:
-        run = segment.runs[at]
-        own, said = requests.slice(begin, run["num_requests"]), settings.slice(start, run["num_settings"])
-        begin, start = begin + run["num_requests"], start + run["num_settings"]
-        runs.append((run, own, said))
         for number, log in enumerate(segment.logs):
-            if log["path"] == run["log_path"]:
+            if log["path"] == segment.runs[at]["log_path"]:
                 logs.setdefault(log["path"], (segment, number))
     # One summary in memory at a time.
     read = (
         (log := segment.logs[number], None if log["text"] is None else segment.summary(number))
         for segment, number in logs.values()
     )
-    return write_segment(shelf, runs, read)
+    runs = [segment.runs[at] for segment, at in places]
+    return write_segment(shelf, runs, _taken(places, "requests", REQUESTS), _taken(places, "settings", SETTINGS), read)
 
 
 def _forget_other_versions(shelf: Path) -> None:

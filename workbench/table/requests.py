@@ -25,9 +25,10 @@ def request_rows(
     """
     rows = []
     faults: dict[str, list[int]] = {}
+    head: Row = {"campaign": campaign, "run_id": run_id, "prompt_set": prompt_set}
     for number, record in enumerate(records, 1):
-        row, wrong = _request_row(record)
-        rows.append({"campaign": campaign, "run_id": run_id, "prompt_set": prompt_set, **row})
+        row, wrong = _request_row(head, record)
+        rows.append(row)
         for fault in wrong:
             faults.setdefault(fault, []).append(number)
     return rows, [f"{fault} in {_of(numbers)}" for fault, numbers in faults.items()]
@@ -37,15 +38,17 @@ def _of(numbers: Sequence[int]) -> str:
     return f"request {numbers[0]}" if len(numbers) == 1 else f"{len(numbers):,} requests, the first is {numbers[0]}"
 
 
-def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
-    row: Row = {name: _count(record.get(name)) for name in _COUNTS}
-    row |= {name: _seconds(record.get(name)) for name in _SECONDS}
-    row |= {"text_hash": _first_text(record, _HASH_KEYS), "steps_histogram": None}
-    faults = [
-        f"{name} is left out, not {'a whole number' if name in _COUNTS else 'a number of seconds'} from 0,"
-        for name in (*_COUNTS, *_SECONDS)
-        if record.get(name) is not None and row[name] is None
-    ]
+def _request_row(head: Row, record: Mapping[str, object]) -> tuple[Row, list[str]]:
+    row, faults = dict(head), []
+    for name in _COUNTS:
+        row[name] = _count(record.get(name))
+    for name in _SECONDS:
+        row[name] = _seconds(record.get(name))
+    for name in (*_COUNTS, *_SECONDS):
+        if row[name] is None and record.get(name) is not None:
+            kind = "a whole number" if name in _COUNTS else "a number of seconds"
+            faults.append(f"{name} is left out, not {kind} from 0,")
+    row["text_hash"], row["steps_histogram"] = _first_text(record, _HASH_KEYS), None
     row["output_ids"] = ids = _whole_numbers(record.get("output_ids"))
     if ids is None and record.get("output_ids") is not None:
         faults.append("output_ids is left out, not a list of whole numbers from 0,")
@@ -58,16 +61,17 @@ def _request_row(record: Mapping[str, object]) -> tuple[Row, list[str]]:
         elif row["spec_verify_ct"] not in (None, sum(histogram)):
             faults.append(f"{key} does not add up to spec_verify_ct and is used as it is")
     row["repeat"] = row["repeat"] or 0
-    return row | _outcome(record, faults), faults
+    row["ok"], row["error"] = _outcome(record, faults)
+    return row, faults
 
 
-def _outcome(record: Mapping[str, object], faults: list[str]) -> Row:
-    """Whether the request finished: what the record says, else whether it names an error."""
+def _outcome(record: Mapping[str, object], faults: list[str]) -> tuple[bool, str | None]:
+    """Whether the request finished, what the record says or else whether it names an error; and the error."""
     error, ok = record.get("error"), record.get("ok")
     if ok is not None and not isinstance(ok, bool):
         faults.append("ok is left out, neither true nor false,")
     named = None if error in (None, "", False) else _clean(str(error))
-    return {"ok": ok if isinstance(ok, bool) else named is None, "error": named}
+    return ok if isinstance(ok, bool) else named is None, named
 
 
 def distinct_4(ids: Sequence[int]) -> float:
@@ -121,16 +125,14 @@ def decode_speed(rows: Sequence[Mapping[str, object]], concurrency: int | None) 
 
 
 def _whole_numbers(value: object) -> list[int] | None:
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
         return None
-    counts = [_count(item) for item in value]
-    known = [count for count in counts if count is not None]
-    return known if len(known) == len(counts) else None
+    return value if not value or (min(value) >= 0 and max(value) <= MAX_COUNT) else None
 
 
 def _count(value: object) -> int | None:
-    number = _int(value)
-    return number if number is not None and 0 <= number <= MAX_COUNT else None
+    # Not isinstance: true is an int too.
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 def _seconds(value: object) -> float | None:
@@ -141,12 +143,16 @@ def _seconds(value: object) -> float | None:
 
 
 def _first_text(record: Mapping[str, object], keys: Sequence[str]) -> str | None:
-    return next((_clean(value) for key in keys if isinstance(value := record.get(key), str)), None)
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, str):
+            return _clean(value)
+    return None
 
 
 def _clean(text: str) -> str:
     """Text without halves of surrogate pairs, which JSON can hold and no table or page can."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _int(value: object) -> int | None:

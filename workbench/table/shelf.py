@@ -133,10 +133,12 @@ def _age_s(path: Path) -> float:
 
 def write_segment(
     folder: Path,
-    runs: Sequence[tuple[Entry, pa.Table, pa.Table]],
+    runs: Sequence[Entry],
+    requests: pa.Table,
+    settings: pa.Table,
     logs: Iterable[tuple[Entry, LogSummary | None]],
 ) -> Path:
-    """Write runs (what to say of each, its requests, its settings) and logs as one segment.
+    """Write runs (what to say of each, the requests and settings of all of them in their order) and logs as a segment.
 
     Raises
     ------
@@ -146,14 +148,12 @@ def write_segment(
     folder.mkdir(parents=True, exist_ok=True)
     index = folder / f"{uuid.uuid4().hex}.json"
     try:
-        entries = [entry | {"num_requests": len(own), "num_settings": len(said)} for entry, own, said in runs]
-        for name, place in (("requests", 1), ("settings", 2)):
-            whole = pa.concat_tables([schema_of(_TABLES[name]).empty_table(), *(run[place] for run in runs)])
+        for name, table in (("requests", requests), ("settings", settings)):
             with replacing(_beside(index, f".{name}.parquet")) as temporary:
-                pq.write_table(whole.unify_dictionaries().combine_chunks(), temporary, compression="zstd")
+                pq.write_table(table.unify_dictionaries().combine_chunks(), temporary, compression="zstd")
         listed = _write_logs(index, logs)
         with replacing(index) as temporary:
-            temporary.write_text(json.dumps({"runs": entries, "logs": listed}), encoding="utf-8")
+            temporary.write_text(json.dumps({"runs": list(runs), "logs": listed}), encoding="utf-8")
     except BaseException:
         _remove(index)
         raise
@@ -166,7 +166,9 @@ def _write_logs(index: Path, logs: Iterable[tuple[Entry, LogSummary | None]]) ->
         rows = stack.enter_context(replacing(_beside(index, ".windows.parquet")))
         texts = stack.enter_context(replacing(_beside(index, ".logs.jsonl")))
         file = stack.enter_context(texts.open("wb"))
-        writer = stack.enter_context(pq.ParquetWriter(rows, schema, compression="zstd"))
+        # Of the few numbers of a log neither dictionaries nor statistics are worth their time.
+        plain = pq.ParquetWriter(rows, schema, compression="zstd", use_dictionary=False, write_statistics=False)
+        writer = stack.enter_context(plain)
         for entry, log in logs:
             said = {"readable": False, "num_windows": 0, "has_accept_length": False, **entry}
             entry = said | {"text": None, "group": None}

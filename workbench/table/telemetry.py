@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,6 +17,7 @@ FARTHEST_END_S = 1.0
 
 _PLACES = ("gpu", "t_s")
 _FIGURES = ("power_w", "memory_used_bytes", "sm_clock_mhz")
+_NAMES = (*_PLACES, *_FIGURES)
 
 Row = dict[str, object]
 Floats = npt.NDArray[np.float64]
@@ -41,17 +43,19 @@ def gpu_row(
     shared
         Another server ran on the GPUs, so their energy is not that of this run.
     """
-    faults = _unusable(samples)
-    gpus = sorted({gpu for sample in samples if (gpu := _number(sample.get("gpu"))) is not None})
+    table = np.array([[_number(sample.get(name)) for name in _NAMES] for sample in samples], np.float64)
+    table = table.reshape(-1, len(_NAMES))
+    faults = _unusable(samples, np.isnan(table))
+    gpus = [gpu for gpu in np.unique(table[:, 0]).tolist() if not math.isnan(gpu)]
     if not gpus:
         return {}, faults
-    memory = [values for gpu in gpus for values in [_series(samples, gpu, "memory_used_bytes")[1]] if len(values)]
+    memory = [values for gpu in gpus for values in [_series(table, gpu, "memory_used_bytes")[1]] if len(values)]
     row: Row = {"gpu_peak_memory_bytes": max((float(values.max()) for values in memory), default=None)}
     spans = [(window.started_s, window.started_s + window.wall_s) for window in windows if window.started_s is not None]
     if not spans or len(spans) < len(windows):
         return row, faults  # the windows do not say when they were
-    row["gpu_sm_clock_mhz"] = _mean_within([_series(samples, gpu, "sm_clock_mhz") for gpu in gpus], spans)
-    power = [_series(samples, gpu, "power_w") for gpu in gpus]
+    row["gpu_sm_clock_mhz"] = _mean_within([_series(table, gpu, "sm_clock_mhz") for gpu in gpus], spans)
+    power = [_series(table, gpu, "power_w") for gpu in gpus]
     if not all(len(seconds) for seconds, _ in power):
         return row, faults  # a GPU that does not tell its power
     why = _no_energy(len(gpus), gpus_used, shared=shared)
@@ -66,13 +70,13 @@ def gpu_row(
     return row, faults
 
 
-def _unusable(samples: Sequence[Mapping[str, object]]) -> list[str]:
+def _unusable(samples: Sequence[Mapping[str, object]], missing: npt.NDArray[np.bool_]) -> list[str]:
     """One sentence about values that are no numbers; ``null`` is what a GPU does not say, and no fault."""
     counts = Counter(
         name
-        for sample in samples
-        for name in (*_PLACES, *_FIGURES)
-        if _number(sample.get(name)) is None and (name in _PLACES or sample.get(name) is not None)
+        for place in np.flatnonzero(missing.any(axis=1)).tolist()
+        for name, is_missing in zip(_NAMES, missing[place].tolist(), strict=True)
+        if is_missing and (name in _PLACES or samples[place].get(name) is not None)
     )
     if not counts:
         return []
@@ -105,17 +109,13 @@ def _mean_within(series: Iterable[tuple[Floats, Floats]], spans: Sequence[Span])
     return float(values.mean()) if len(values) else None
 
 
-def _series(samples: Sequence[Mapping[str, object]], gpu: float, name: str) -> tuple[Floats, Floats]:
+def _series(table: Floats, gpu: float, name: str) -> tuple[Floats, Floats]:
     """Seconds and values of one GPU, in order of time; samples without the value are left out."""
-    pairs = [
-        (second, value)
-        for sample in samples
-        if _number(sample.get("gpu")) == gpu
-        and (second := _number(sample.get("t_s"))) is not None
-        and (value := _number(sample.get(name))) is not None
-    ]
-    table = np.array(sorted(pairs), dtype=np.float64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+    seconds, values = table[:, 1], table[:, _NAMES.index(name)]
+    own = (table[:, 0] == gpu) & ~np.isnan(seconds) & ~np.isnan(values)
+    seconds, values = seconds[own], values[own]
+    order = np.lexsort((values, seconds))
+    return seconds[order], values[order]
 
 
 def _number(value: object) -> float | None:

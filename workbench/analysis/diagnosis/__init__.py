@@ -28,7 +28,7 @@ from workbench.analysis.diagnosis.verdict import verdict_of
 from workbench.preflight.result import CheckResult
 from workbench.table.logs import LogSummary
 
-__all__ = ["RULES", "Certainty", "Diagnosis", "Finding", "diagnose", "loaded_dtypes", "render_text"]
+__all__ = ["RULES", "Certainty", "Diagnosis", "Finding", "diagnose", "diagnose_case", "loaded_dtypes", "render_text"]
 
 Rule = Callable[[Case], Iterator[Finding]]
 
@@ -105,7 +105,12 @@ def diagnose(
     """
     base = None if baseline is None else Reading(baseline)
     case = Case(Reading(log), base, findings_of_checks(draft_checks or ()), simulated_length)
-    simulated = simulated_length is not None or case.simulation is not None
+    return diagnose_case(case, has_draft_checks=draft_checks is not None)
+
+
+def diagnose_case(case: Case, *, has_draft_checks: bool = False) -> Diagnosis:
+    """The same of logs of which the figures may be known already: one baseline stands beside many logs."""
+    simulated = case.simulated_length is not None or case.simulation is not None
     rules = [rule for rule in RULES if not (simulated and rule in _JUDGE_ACCEPTANCE)]
     by_rule = [finding for rule in rules for finding in rule(case)]
     findings = tuple(sorted(by_rule, key=lambda finding: (not finding.is_fault, _PLACES[finding.certainty])))
@@ -113,5 +118,5 @@ def diagnose(
         verdict=verdict_of(case, by_rule, shown=findings),
         findings=findings,
         figures=figures_df(case),
-        not_known=not_known(case, has_draft_checks=draft_checks is not None),
+        not_known=not_known(case, has_draft_checks=has_draft_checks),
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import pandas as pd
 from pydantic import TypeAdapter
 
-from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose
+from workbench.analysis.diagnosis import Diagnosis, Finding, diagnose_case
+from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.frames import records
 from workbench.analysis.remembered import Part, remembered
 from workbench.table import Tables
@@ -23,11 +24,13 @@ def judged_logs(
     tables: Tables, baselines: Mapping[ServerKey, ServerKey], simulated: Mapping[ServerKey, float]
 ) -> dict[ServerKey, Diagnosis]:
     """A diagnosis for every log, beside the log of its baseline where ``baselines`` names one."""
+    # Logs beside one baseline are judged one after another, so that its figures are worked out once.
+    read = lru_cache(maxsize=2)(lambda key: Reading(tables.logs[key]))
 
     def judge(key: ServerKey) -> object:
         base = baselines.get(key)
-        baseline = None if base is None else tables.logs[base]
-        return as_json(diagnose(tables.logs[key], baseline=baseline, simulated_length=simulated.get(key)))
+        baseline = None if base is None else read(base)
+        return as_json(diagnose_case(Case(read(key), baseline, simulated_length=simulated.get(key))))
 
     def part(key: ServerKey) -> Part:
         own, base = made_from(tables.logs, key), baselines.get(key)
@@ -35,15 +38,21 @@ def judged_logs(
         known = own is not None and beside is not None
         return f"{own}|{beside}|{simulated.get(key)}" if known else None, partial(judge, key)
 
-    judged = by_campaign("diagnoses", tables, part)
+    judged = by_campaign("diagnoses", tables, part, order=lambda key: baselines.get(key, key))
     return dict(zip(judged, from_json(judged.values()), strict=True))
 
 
-def by_campaign(what: str, tables: Tables, part: Callable[[ServerKey], Part]) -> dict[ServerKey, object]:
-    """A value for every log, remembered campaign by campaign."""
+def by_campaign(
+    what: str,
+    tables: Tables,
+    part: Callable[[ServerKey], Part],
+    *,
+    order: Callable[[ServerKey], ServerKey] = lambda key: key,
+) -> dict[ServerKey, object]:
+    """A value for every log, remembered campaign by campaign; ``order`` says in which order they are worked out."""
     found: dict[ServerKey, object] = {}
     for campaign in dict.fromkeys(name for name, _ in tables.logs):
-        keys = [key for key in tables.logs if key[0] == campaign]
+        keys = sorted((key for key in tables.logs if key[0] == campaign), key=order)
         found |= dict(zip(keys, remembered(what, campaign, map(part, keys)), strict=True))
     return {key: found[key] for key in tables.logs}
 

@@ -10,6 +10,8 @@ import pandas as pd
 
 from workbench.analysis.diagnosis.model import Finding
 from workbench.analysis.diagnosis.speeds import LevelSpeed, level_speeds
+from workbench.analysis.frames import Row, records
+from workbench.analysis.prefills import prefills_df
 from workbench.parse.records import EventKind, LogEvent, LogKind, StartupFacts, WeightBlock
 from workbench.table.logs import LogSummary, log_figures
 
@@ -152,6 +154,13 @@ class Reading:
 
     def accept_length_at(self, level: int) -> float | None:
         return self._accept_lengths.get(level)
+
+    @cached_property
+    def prefills(self) -> dict[int, Row]:
+        """By load; nothing for a speculative log that does not tell its accept lengths, and so not its cycles."""
+        if self.is_speculative and self.accept_length is None:
+            return {}
+        return {row["running_req"]: row for row in records(prefills_df(self.windows))}
 
     @cached_property
     def over_all_loads(self) -> str:

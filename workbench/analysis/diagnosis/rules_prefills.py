@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.words import at_loads
-from workbench.analysis.frames import Row, records
-from workbench.analysis.prefills import MIN_LINES, NOTABLE, prefills_df
+from workbench.analysis.frames import Row
+from workbench.analysis.prefills import MIN_LINES, NOTABLE
 from workbench.analysis.wording import count
 
 FINE_INTERVAL = 10
@@ -16,7 +16,7 @@ FINE_INTERVAL = 10
 
 def prefills_interrupt(case: Case) -> Iterator[Finding]:
     """The load at which prefills take most, where that is a large part; of a pair also loads that do not tell."""
-    here, there = _prefills(case.log), _prefills(case.baseline if case.is_pair else None)
+    here, there = case.log.prefills, case.baseline.prefills if case.is_pair and case.baseline is not None else {}
     large = [row for row in here.values() if (row["prefill_share"] or 0.0) >= NOTABLE]
     if large:
         yield _interrupted(case, max(large, key=lambda row: float(row["prefill_share"])), there)
@@ -24,13 +24,6 @@ def prefills_interrupt(case: Case) -> Iterator[Finding]:
     mixed = [load for load in shared if here[load]["num_clean"] < MIN_LINES <= here[load]["num_windows"]]
     if mixed:
         yield _cannot_be_told(case.log, mixed)
-
-
-def _prefills(log: Reading | None) -> dict[int, Row]:
-    """By load; nothing for a speculative log that does not tell its accept lengths, and so not its cycles."""
-    if log is None or (log.is_speculative and log.accept_length is None):
-        return {}
-    return {row["running_req"]: row for row in records(prefills_df(log.windows))}
 
 
 def _interrupted(case: Case, worst: Row, there: dict[int, Row]) -> Finding:
