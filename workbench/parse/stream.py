@@ -72,7 +72,7 @@ def _read_block(
     left = _Left(stretch_of(groups, lines.starts, number, offset), counts)
     raws = ((place, lines.line(place)) for place in places.tolist())
     alone = [(place, raw) for place, raw in raws if _is_candidate(raw) or not raw.isascii()]
-    if left.stretch.num_parts([number + place for place, _ in alone]) * _FEW_TOGETHER > len(left.stretch):
+    if alone and left.stretch.num_parts([number + place for place, _ in alone]) * _FEW_TOGETHER > len(left.stretch):
         left.fall_apart()
     for place, raw in alone:
         for record in _read_line(number + place, offset + int(lines.starts[place]), raw, True, plain, counts):
