@@ -81,6 +81,10 @@ def test_noise_of_starts_comes_from_visits_that_were_repeated() -> None:
     assert noise.start == pytest.approx(np.sqrt((0.04 + 2 * 0.01**2) / 4), rel=0.02)
 
 
+def test_where_nothing_is_asked_for_the_noise_is_the_expected_one() -> None:
+    assert noise_of(State((BASE,), ())).start == pytest.approx(0.01)
+
+
 def test_starts_are_expected_to_differ_as_passes_do() -> None:
     # Each pass 10 % off the visit's median, in 20 visits: the 3 degrees of the prior's 2 % do not count for much.
     visits = [Visit(f"s{number}", 1, (90.0, 100.0, 111.1)) for number in range(20)]

@@ -58,7 +58,7 @@ def noise_of(state: State) -> Noise:
     """Pooled over all configurations: passes at each load, starts over all loads."""
     by_pass = {load: _pass_deviation(state, load) for load in state.loads}
     passes_alone = Noise(by_pass, 0.0, 0)
-    expected = max(PRIOR_START, float(np.mean([*by_pass.values()])))
+    expected = max(PRIOR_START, sum(by_pass.values()) / max(1, len(by_pass)))
     squares, degrees = START_DEGREES * expected**2, START_DEGREES
     for config in state.configs:
         for load in state.loads:
