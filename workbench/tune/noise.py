@@ -17,9 +17,10 @@ START_DEGREES = 2
 """Starts are expected to differ as passes do, at least by `PRIOR_START`, and few that say otherwise outweigh that.
 
 On the nodes of ``h200_tune``, ``h200_shapes`` and ``h200_grid`` starts lie one to two times as far off the line of
-cycles as their passes lie apart. Against 1 % with 3 degrees, in simulated worlds at a quarter of the price: where
-starts vary by 3 to 10 %, 95 % intervals hold the truth in 88 to 95 % instead of 75 to 81 %, and what is lost at 10 %
-falls from 3.6 to 2.5 %; on quiet machines a decision costs 49 % of the grid instead of 46 %.
+cycles as their passes lie apart. Against 1 % with 3 degrees, in 40 and 20 simulated worlds at a quarter of the price:
+where starts vary by 3 to 10 %, 95 % intervals hold the truth in 88 to 95 % instead of 75 to 81 %; what is lost at 10 %
+falls from 3.6 to 2.5 %, at 3 % it rises from 0.3 to 0.5 %; on quiet machines a decision costs 49 % of the grid instead
+of 46 %.
 """
 STARTS = np.geomspace(0.002, 0.5, 25)
 """Relative standard deviations of starts that are weighed where more is known of them than from repeats."""
