@@ -118,7 +118,7 @@ def test_runs_that_the_intervals_do_not_tell_from_the_fastest_are_to_be_started_
     )
     said = start_rivals(speedup_rows(best, near, out))
     assert said is not None and "until it is decided: 1 other run at 1 may be as fast" in said
-    other_load = [{**row, "max_concurrency": 8} for row in (best, near, near)]
+    other_load = [{**row, "max_concurrency": 8} for row in (best, near, {**near, "run_id": "d"})]
     said = start_rivals(speedup_rows(best, near, *other_load))
     assert said is not None and "1 other run at 1 and 2 other runs at 8 may be as fast" in said
 

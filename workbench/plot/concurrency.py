@@ -58,10 +58,10 @@ def plot_throughput_vs_concurrency(runs: pd.DataFrame, *, ax: Axes) -> Axes:
         draw_points(ax, group["place"], group["value"], low, high, colour=str(colour), origin=origin)
     joined = known[~lone & known["series"].isin(lines["series"])]
     last = joined.sort_values("place").drop_duplicates("series", keep="last")
-    named = last.nlargest(_MOST_LINES, "value")["series"]
+    named = set(last.nlargest(_MOST_LINES, "value")["series"])
     for series, line in joined.groupby("series"):
         middle = line.groupby("place")["value"].median()
-        faint = series not in set(named) and (line["role"] != "baseline").all()
+        faint = series not in named and (line["role"] != "baseline").all()
         ax.plot(
             middle.index,
             middle,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.frames import Row, known
+from workbench.analysis.frames import Row, known, records
 from workbench.analysis.wording import count, span
 
 # Two passes of one configuration differ by as much: break-evens that lie within it of their middle are one value.
@@ -52,6 +52,16 @@ def break_even_span(group: pd.DataFrame) -> str:
 
 def draft_tokens(tokens: object) -> str:
     return count(int(tokens), "draft token") if known(tokens) else "an unknown number of draft tokens"  # type: ignore[call-overload]
+
+
+def not_told_apart(best: Row, speedups: pd.DataFrame) -> set[tuple[object, object]]:
+    """Other runs (campaign, run) whose interval of the speedup reaches that of the best one; none where it has none."""
+    ends = {(row["campaign"], row["run_id"]): row for row in records(speedups)}
+    itself = (best["campaign"], best["run_id"])
+    low = ends.get(itself, {}).get("low")
+    if not known(low):
+        return set()
+    return {run for run, row in ends.items() if run != itself and known(row["high"]) and row["high"] >= low}
 
 
 def run_name(run: Row, among: pd.DataFrame) -> str:

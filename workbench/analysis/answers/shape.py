@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from workbench.analysis.answers.common import at_lowest, draft_tokens, real_runs, run_name
+from workbench.analysis.answers.common import at_lowest, draft_tokens, not_told_apart, real_runs, run_name
 from workbench.analysis.frames import Row, grouped, known, least, most, records
 from workbench.analysis.wording import count, one_of, span, times
 
@@ -76,15 +76,9 @@ def _ranking(sweep: pd.DataFrame) -> str:
 
 def _overlaps(sweep: pd.DataFrame, best: Row, speedups: pd.DataFrame) -> str:
     """Which other numbers of draft tokens the intervals do not tell apart from the best."""
-    ends = {(row["campaign"], row["run_id"]): row for row in records(speedups)}
-    low = ends.get((best["campaign"], best["run_id"]), {}).get("low")
-    if not known(low):
-        return ""
-    near = {
-        int(row["num_draft_tokens"])
-        for row in records(sweep)
-        if (high := ends.get((row["campaign"], row["run_id"]), {}).get("high")) is not None and high >= low
-    } - {int(best["num_draft_tokens"])}
+    alike = not_told_apart(best, speedups)
+    near = {int(row["num_draft_tokens"]) for row in records(sweep) if (row["campaign"], row["run_id"]) in alike}
+    near -= {int(best["num_draft_tokens"])}
     if not near:
         return ""
     which, itself = one_of(map(str, sorted(near))), int(best["num_draft_tokens"])
@@ -97,15 +91,10 @@ def _overlaps(sweep: pd.DataFrame, best: Row, speedups: pd.DataFrame) -> str:
 
 def _rivals(alike: Sequence[Row], best: Row, speedups: pd.DataFrame) -> str:
     """How many other runs the intervals do not tell apart from the fastest."""
-    ends = {(row["campaign"], row["run_id"]): row for row in records(speedups)}
-    low = ends.get((best["campaign"], best["run_id"]), {}).get("low")
-    if not known(low):
-        return ""
-    others = [ends.get((run["campaign"], run["run_id"]), {}).get("high") for run in alike if run is not best]
-    near = sum(high is not None and high >= low for high in others)
+    near = not_told_apart(best, speedups) & {(run["campaign"], run["run_id"]) for run in alike}
     if not near:
         return ""
-    return f"; {near} of {count(len(others), 'other run')} may be as fast, by the intervals of the speedups"
+    return f"; {len(near)} of {count(len(alike) - 1, 'other run')} may be as fast, by the intervals of the speedups"
 
 
 def confounded(costs: pd.DataFrame) -> str | None:

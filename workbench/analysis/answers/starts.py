@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analysis.answers.common import real_runs
+from workbench.analysis.answers.common import not_told_apart, real_runs
 from workbench.analysis.frames import Row, most, records, speed_of
 from workbench.analysis.passes import SAME_LOAD
 from workbench.analysis.wording import count, few, number, one_of
@@ -65,7 +65,7 @@ def start_rivals(speedups: pd.DataFrame) -> str | None:
     near: dict[int, int] = {}
     for _, same in real.groupby("max_concurrency"):
         best = most(same, "speedup")
-        others = int((same["high"] >= best["low"]).sum()) - 1
+        others = len(not_told_apart(best, same))
         if best["speedup"] >= 1 and others:
             near[int(best["max_concurrency"])] = others
     if not near:
