@@ -86,7 +86,7 @@ WORDS = (
     ),
     Word(
         "decode speed",
-        "Tokens a second while all slots are busy, after one discarded round at that concurrency.",
+        "Tokens a second while all slots are busy, after discarded requests at that concurrency.",
         ("decode tok/s",),
         "decode_tok_per_s",
     ),

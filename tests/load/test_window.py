@@ -47,7 +47,7 @@ def test_the_order_of_a_measurement() -> None:
             url, prompts(3), workload(), repeats=2, on_record=seen.append, log_size=lambda: next(sizes)
         )
     window = ["flush_cache", *["generate"] * 3]
-    warm_up = ["flush_cache", "generate"]
+    warm_up = ["flush_cache", *["generate"] * 3, "generate"]  # short ones, and a round
     assert account.asked == [*warm_up, "metrics", *window, *window, "metrics", "server_info"]
     assert found.warmup is not None
     assert len(found.warmup.records) == 1
@@ -67,6 +67,26 @@ def test_a_round_is_one_request_in_every_slot() -> None:
     assert found.warmup is not None
     assert len(found.warmup.records) == 8
     assert (none.warmup, none.log_spans) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "num_prompts", "tokens", "requests", "limit"),
+    [(1, 40, 256, 12, 8), (8, 40, 256, 24, 8), (8, 10, 256, 10, 8), (1, 40, 4, 12, 4)],
+)
+def test_short_requests_come_before_the_round(
+    concurrency: int, num_prompts: int, tokens: int, requests: int, limit: int
+) -> None:
+    limits: list[int] = []
+
+    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        if handler.path == "/generate":
+            limits.append(json.loads(body)["sampling_params"]["max_new_tokens"])
+        send(handler, ANSWER)
+
+    asked = workload(concurrency=concurrency, num_prompts=num_prompts, max_new_tokens=tokens)
+    with answering(answer) as url:
+        measure_window(url, prompts(num_prompts), asked)
+    assert limits == [limit] * requests + [tokens] * (concurrency + num_prompts)
 
 
 def test_counters_that_lag_are_read_again() -> None:
