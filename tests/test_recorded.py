@@ -30,6 +30,7 @@ RUNS_AND_DRAFTERS = {
     "h200_shipped_drafter_t07": (2, 1),
     "h200_shapes": (24, 1),
     "h200_grid": (48, 1),
+    "h200_wide": (48, 1),
     "h200_tune": (36, 1),
     "h200_tune_search": (18, 1),
     "cpu_drafters": (7, 3),
@@ -134,7 +135,7 @@ def test_no_path_of_the_recording_machine_is_left() -> None:
 
 
 def test_the_recorded_data_stays_small() -> None:
-    assert sum(path.stat().st_size for path in all_files()) < 13_000_000
+    assert sum(path.stat().st_size for path in all_files()) < 15_000_000
 
 
 # --- kimi_k25 ----------------------------------------------------------------------------------------------------

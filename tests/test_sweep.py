@@ -319,6 +319,7 @@ def test_the_shipped_campaigns() -> None:
         "h200_scaling",
         "h200_grid",
         "h200_tune",
+        "h200_wide",
         "h200x2_dp",
         "h200x2_kimi_shape",
         "kimi_k25_8gpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -78,6 +79,24 @@ def test_a_tree_has_a_range_between_the_chain_and_the_widest_tree() -> None:
     assert found.draws.max() <= 2.72
 
 
+def test_breadth_may_displace_depth() -> None:
+    known = state(Visit("long", 1, (1.0,), 2.4, CHAINED), Visit("wide", 1, (1.0,), 3.1, TREED))
+    # 3 drafts in 3 steps: the chain of 3 steps has 2.4, that of 1 step 1.8 (1.33 and 2.0 by prompt), the wide tree 3.1.
+    narrow = Config("narrow", drafter="d", steps=3, topk=2, draft_tokens=4)
+    found = accept_length(known, narrow, 1, 4000).draws
+    assert found.min() >= 1.33
+    assert 0.02 < (found < 1.67).mean() < 0.2  # less than a chain of 3 steps has with any prompt
+    assert 2.4 < np.median(found) < 2.8
+
+
+def test_a_tree_deeper_than_every_chain_has_a_range_too() -> None:
+    known = state(Visit("two", 1, (1.0,), 2.0, {0: (1.0, 1.0, 1.0)}), Visit("wide", 1, (1.0,), 3.1, TREED))
+    deep = Config("deep", drafter="d", steps=3, topk=2, draft_tokens=10)
+    found = accept_length(known, deep, 1, 2000)
+    assert found.basis == RANGE
+    assert 1.5 <= found.draws.min() < found.draws.max() <= 3.2
+
+
 def test_a_tree_without_a_measured_one_may_accept_everything() -> None:
     found = accept_length(state(Visit("long", 1, (1.0,), 2.4, CHAINED)), TREE, 1, 2000)
     assert found.basis == RANGE
@@ -112,3 +131,24 @@ def test_recorded_chains_are_predicted_by_the_longest(prompts: str, steps: int, 
     assert found.value == pytest.approx(measured, rel=off)
     low, high = np.percentile(found.draws, [2.5, 97.5])
     assert low < measured < high
+
+
+@pytest.mark.parametrize(
+    ("campaign", "trees", "off"), [("h200_wide", 15, 0.035), ("h200_grid", 15, 0.035), ("h200_tune", 9, 0.07)]
+)
+def test_recorded_trees_lie_near_where_their_width_puts_them(campaign: str, trees: int, off: float) -> None:
+    whole = read_recorded(recorded_dir() / campaign)
+    wide = max((each for each in whole.configs if each.topk > 1), key=lambda each: (each.draft_tokens, each.steps))
+    longest = max((each for each in whole.configs if each.is_chain), key=lambda each: each.steps)
+    known = replace(whole, visits=tuple(each for each in whole.visits if each.config in (wide.name, longest.name)))
+    errors, inside = [], []
+    for visit in whole.visits:
+        config = next(each for each in whole.configs if each.name == visit.config)
+        if config.topk > 1 and config != wide and visit.accept_length is not None:
+            told = accept_length(known, config, visit.load, 2000)
+            low, high = np.percentile(told.draws, [2.5, 97.5])
+            errors.append(told.draws.mean() / visit.accept_length - 1)
+            inside.append(low <= visit.accept_length <= high)
+    assert len(errors) == 2 * trees
+    assert np.sqrt(np.mean(np.square(errors))) < off
+    assert np.mean(inside) > 0.85

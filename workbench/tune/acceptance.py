@@ -2,10 +2,14 @@
 
 A chain cut at n steps accepts the same first n drafts, so one long chain tells every shorter one: one plus the sum of
 its survival up to n. It is not exact, for the steps of a long chain begin at other places: of recorded chains 2 to 5
-steps were met within 2 % from 6 steps, one step alone accepted 2 to 4 % more than told. For a tree nothing of the kind
-holds. What is known of it is a range: at least about the chain of
-half its drafts (breadth displaces depth: SpecBundle's 7 steps, topk 4, 8 tokens accept less than the chain of 8), at
-most the widest measured tree cut at its depth. Such a range serves to rule trees out, it is no prediction.
+steps were met within 2 % from 6 steps, one step alone accepted 2 to 4 % more than told.
+
+For a tree nothing of the kind holds. What is known of it is a range, from the chain of its depth to the widest measured
+tree cut at its depth. In between it lies by its width, the logarithm of its drafts a step: of 39 trees of two drafters
+in ``data/recorded/h200_wide``, ``h200_grid`` and ``h200_tune``, each at two loads, told from the longest chain and the
+widest tree alone, accept lengths are 3, 3 and 6 % off (root mean squares; `tests/tune/test_acceptance.py`). But breadth may
+displace depth: SpecBundle's tree of 7 steps, topk 4 and 8 tokens accepts 2.9, its chain of 7 steps 3.6. So the low end
+of the range is the chain of half the drafts. Such a range serves to choose what to measure, it is no prediction.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ from workbench.analysis.frames import Floats, resample_weights
 from workbench.tune.state import Config, State, Visit, histogram_matrix
 
 MEASURED, FORCED, CHAIN, RANGE, UNKNOWN = "measured", "forced", "from a longer chain", "range", "not predicted"
-_SPREAD = 0.25  # of the gap between the two ends of a tree's range, as a standard deviation
+_NARROW = 0.2  # of the way from the chain of its depth to the widest tree, where a tree has one draft for each step
+_SPREAD = 0.15  # of that way, as a standard deviation
 _UNLIKE = 0.2  # of that: how far two trees of one shape may still lie apart
 _Tree = tuple[Config, list[Visit]]
 
@@ -101,43 +106,62 @@ def _tree(state: State, config: Config, load: int, draws: int, seed: int) -> Len
     ends = _ends(state, config, trees, load, draws, seed)
     if ends is None:
         return Length(UNKNOWN, None, np.full(draws, np.nan))
-    low, high = ends
     place, spread = _place(state, config, trees, load)
     noise = np.random.default_rng([seed, config.seed]).standard_normal(draws)
-    share = np.clip(place + spread * noise, 0.0, max(1.0, place))
-    return Length(RANGE, None, low + share * (high - low))
+    return Length(RANGE, None, ends.at(np.clip(place + spread * noise, -_NARROW, max(1.0, place))))
 
 
-def _ends(
-    state: State, config: Config, trees: Sequence[_Tree], load: int, draws: int, seed: int
-) -> tuple[Floats, Floats] | None:
-    """Draws of the least and the most that a tree accepts."""
-    half = max(1, min(config.steps, (config.draft_tokens - 1) // 2))
-    chain = _shorter(_longer_chains(state, config, load, half), half, draws, seed)
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Draws of what a tree accepts at the places -`_NARROW` (the chain of half its drafts), 0 (the chain of its depth)
+    and 1 (the widest measured tree, cut at its depth).
+    """
+
+    half: Floats
+    chain: Floats
+    wide: Floats
+
+    def at(self, place: Floats) -> Floats:
+        below = self.chain + place / _NARROW * (self.chain - self.half)
+        return np.where(place < 0, below, self.chain + place * (self.wide - self.chain))
+
+    def place(self, length: float) -> float:
+        """Where this length lies by the first draws; 1 where there is no room between the ends."""
+        half, chain, wide = float(self.half[0]), float(self.chain[0]), float(self.wide[0])
+        if length < chain and chain > half:
+            return -_NARROW * (chain - length) / (chain - half)
+        return (length - chain) / (wide - chain) if wide > chain else 1.0
+
+
+def _ends(state: State, config: Config, trees: Sequence[_Tree], load: int, draws: int, seed: int) -> _Ends | None:
+    drafts = config.draft_tokens - 1
+    reach = max(_chain_lengths(state, config), default=0)
+    half, chain = (
+        _shorter(_longer_chains(state, config, load, depth), depth, draws, seed)
+        for depth in (max(1, min(config.steps, reach, drafts // 2)), max(1, min(config.steps, reach, drafts)))
+    )
     if chain.value is None:
         return None
     if not trees:
-        return chain.draws, np.full(draws, config.steps + 1.0)
-    most = 1 + _deepened(_widest(trees), config.steps, draws, seed).sum(axis=1)
-    return chain.draws, np.maximum(most, chain.draws)
+        return _Ends(half.draws, chain.draws, np.full(draws, config.steps + 1.0))
+    wide = 1 + _deepened(_widest(trees), config.steps, draws, seed).sum(axis=1)
+    return _Ends(half.draws, chain.draws, np.maximum(wide, chain.draws))
 
 
 def _place(state: State, config: Config, trees: Sequence[_Tree], load: int) -> tuple[float, float]:
-    """Mean and standard deviation of where a tree lies between its ends: 0 at the low one, 1 at the high one.
+    """Mean and standard deviation of where a tree lies between its ends.
 
     Before any is measured, as its width is to the widest's (logarithms); each measured one draws those like it along.
     """
     if not trees:
-        return 0.5, 2 * _SPREAD
+        return 0.5, 0.5
     widest = _width(_widest(trees)[0])
     known = [each for each, _ in trees]
     apart = []
     for each, visits in trees:
-        ends = _ends(state, each, trees, load, 1, 0)
-        length = _measured(visits, 1, 0).value
-        gap = 0.0 if ends is None else float(ends[1][0] - ends[0][0])
-        seen = (length - float(ends[0][0])) / gap if ends is not None and length is not None and gap > 0 else 1.0
-        apart.append(min(max(seen, 0.0), 1.5) - _share(each, widest))
+        ends, length = _ends(state, each, trees, load, 1, 0), _measured(visits, 1, 0).value
+        seen = 1.0 if ends is None or length is None else ends.place(length)
+        apart.append(min(max(seen, -_NARROW), 1.5) - _share(each, widest))
     between = np.array([[_likeness(one, other) for other in known] for one in known])
     across = np.array([_likeness(config, other) for other in known])
     weights = np.linalg.solve(between + _UNLIKE**2 * np.eye(len(known)), across)
@@ -146,7 +170,7 @@ def _place(state: State, config: Config, trees: Sequence[_Tree], load: int) -> t
 
 
 def _share(config: Config, widest: float) -> float:
-    return _width(config) / widest if widest > 0 else 1.0
+    return _NARROW + (1 - _NARROW) * _width(config) / widest if widest > 0 else 1.0
 
 
 def _likeness(one: Config, other: Config) -> float:
