@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from workbench.plot.labels import Label, label_points, label_right, most_named
 from workbench.plot.levels import speed_words
@@ -19,6 +19,8 @@ from workbench.plot.marks import (
     notes_below,
     nothing_to_draw,
     origin_handles,
+    plain_log_ticks,
+    plain_number,
     run_count,
     some_of,
 )
@@ -136,15 +138,13 @@ def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     which = _speed_words(known)
     if known["value"].max() < _ONE_SCALE * known["value"].min():
         ax.set_ylim(0, known["value"].max() * 1.15)
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
         ax.set_ylabel(f"{which} (tok/s)")
     else:
         ax.set_yscale("log")
         ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
-        ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        plain_log_ticks(ax.yaxis)
         ax.set_ylabel(f"{which} (tok/s, log scale)")
-    # After the scale, which brings a formatter of its own.
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}" if value < 10 else f"{value:,.0f}"))
     ax.grid(False, axis="x")
 
 

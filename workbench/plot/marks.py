@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from workbench.analysis.frames import known
 from workbench.theme.style import ORIGINS, ROLES, UNKNOWN_ORIGIN, WIDTH, safe_label
@@ -172,3 +174,15 @@ def grow(ax: Axes, height: float) -> None:
     figure = ax.figure
     if isinstance(figure, Figure) and len(figure.axes) == 1 and figure.get_figheight() < height:
         figure.set_figheight(height)
+
+
+def plain_log_ticks(axis: Axis) -> None:
+    """Ticks of a log axis at 1, 2 and 5 times the powers of ten, as plain numbers. After the scale is set."""
+    axis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def plain_number(value: float) -> str:
+    """A tick without powers of ten: 0.5, 20, 1,000."""
+    return f"{value:,.6g}" if value < 10 else f"{value:,.0f}"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from workbench.plot.marks import column, legend_above, notes_below, nothing_to_draw
+from workbench.plot.marks import column, legend_above, notes_below, nothing_to_draw, plain_log_ticks
 from workbench.plot.rows import first_rows, row_axis
 from workbench.theme.style import ROLES, safe_label, themed
 
@@ -69,6 +69,8 @@ def plot_residuals(residuals: pd.DataFrame, *, ax: Axes) -> Axes:
     ax.vlines(truth, low, high, color=ROLES["speculative"], linewidth=1.4, alpha=0.6, zorder=2)
     ax.plot(truth, error, "o", color=ROLES["speculative"], zorder=3)
     ax.set_xscale("log")
+    ax.set_xlim(truth.min() / 1.5, truth.max() * 1.5)
+    plain_log_ticks(ax.xaxis)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlabel("measured decode speed (tok/s, log scale)")
     ax.set_ylabel("predicted speed less measured")
