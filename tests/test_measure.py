@@ -242,21 +242,21 @@ def test_a_start_that_fails_is_named_and_the_others_go_on(root: Path, monkeypatc
     assert set(states(root).values()) == {"ok"}
 
 
-@pytest.mark.parametrize("at", [4, 12])
+@pytest.mark.parametrize("at", [10, 24])
 def test_a_server_that_dies_under_load_fails_its_run_and_the_rest_gets_another(
     root: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """Of 1 + 6 requests at concurrency 1 and 2 + 6 at concurrency 2 the fourth or the twelfth kills the server."""
+    """Of 6 + 1 + 6 requests at concurrency 1 and 6 + 2 + 6 at concurrency 2 the 10th or the 24th kills the server."""
     play(monkeypatch, root, first=["--fault", f"oom@{at}"])
     said: list[str] = []
     ended = run("max_concurrency=[1, 2]", said=said)
-    bad = "baseline-default-c1" if at == 4 else "baseline-default-c2"
+    bad = "baseline-default-c1" if at == 10 else "baseline-default-c2"
     assert {name for name, state in briefly(ended).items() if state != "ok"} == {bad}
     found = status(run_folder(root, bad))
     assert found["status"] == "failed"
     assert found["reason"].startswith("the server ended while it was measured: the GPU ran out of memory")
-    assert len(starts(root)) == (4 if at == 4 else 3)
-    assert any("another one is started" in line for line in said) == (at == 4)
+    assert len(starts(root)) == (4 if at == 10 else 3)
+    assert any("another one is started" in line for line in said) == (at == 10)
     # What it answered before is still there.
     records, _ = read_requests(read_run(run_folder(root, bad)))
     assert any("error" not in record for record in records)
@@ -265,18 +265,18 @@ def test_a_server_that_dies_under_load_fails_its_run_and_the_rest_gets_another(
 def test_a_server_that_dies_in_the_last_requests_does_not_pass_as_measured(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, root, first=["--fault", "die@7"])
+    play(monkeypatch, root, first=["--fault", "die@13"])
     assert briefly(run("only=baseline-default")) == {"baseline-default-c1": "failed"}
 
 
 def test_a_stalled_run_times_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, root, speculative=["--fault", "stall@3+"])
+    play(monkeypatch, root, speculative=["--fault", "stall@9+"])
     assert briefly(run("request_timeout_s=0.3")) == dict(zip(RUNS, ("ok", "timed_out", "ok"), strict=True))
     assert "timeout" in status(run_folder(root, "eagle3-d-s3-k1-n4-c1"))["reason"]
 
 
 def test_a_few_bad_answers_are_counted_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, root, baseline=["--fault", "http500@3"])
+    play(monkeypatch, root, baseline=["--fault", "http500@9"])
     assert set(briefly(run("only=baseline-default")).values()) == {"ok"}
     assert "1 of 6 requests failed: HTTP 500 (1)" in status(run_folder(root, "baseline-default-c1"))["reason"]
 
@@ -313,7 +313,7 @@ def test_telemetry_that_ended_is_said(root: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_with_force_a_finished_run_is_not_lost_to_a_failed_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
-    play(monkeypatch, root, baseline=["--fault", "http500@3+"], speculative=["--start-fault", "die"])
+    play(monkeypatch, root, baseline=["--fault", "http500@9+"], speculative=["--start-fault", "die"])
     assert set(briefly(run(force=True)).values()) == {"failed"}
     assert set(states(root).values()) == {"ok"}
 
@@ -342,7 +342,7 @@ def stop_at(phase: str) -> Callable[[str], None]:
         ("capturing CUDA graphs", ["--capture-s", "30"]),
         ("warming up", ["--fault", "stall"]),
         ("    ready", ["--fault", "stall"]),
-        ("requests", ["--fault", "stall@3+"]),
+        ("requests", ["--fault", "stall@9+"]),
     ],
 )
 def test_ctrl_c_in_every_phase_leaves_finished_runs_and_no_server(

@@ -84,7 +84,7 @@ def test_one_that_is_given_up_ends_its_server(root: Path, tmp_path: Path, monkey
 def test_a_place_that_is_killed_is_a_fault_in_words(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, root, all=["--fault", "stall@3+"])
+    play(monkeypatch, root, all=["--fault", "stall@9+"])
     events = node.measured(*parcel())
     with pytest.raises(LaunchError, match="the process that measured it ended with -9"):
         for event in events:

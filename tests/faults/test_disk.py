@@ -89,7 +89,7 @@ def test_a_full_disk_that_a_server_only_hangs_of(
 ) -> None:
     """It is not asked until the time limit of each request: the first failed one makes us look."""
     run("only=baseline-default")
-    play(monkeypatch, root, speculative=["--fault", "stall@3+"])
+    play(monkeypatch, root, speculative=["--fault", "stall@9+"])
     told: list[str] = []
 
     def say(text: str) -> None:
