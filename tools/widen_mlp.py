@@ -27,6 +27,7 @@ WIDTH = "intermediate_size"
 ALONG_ROWS = ("mlp.gate_proj.weight", "mlp.up_proj.weight")  # [I, H]
 ALONG_COLUMNS = ("mlp.down_proj.weight",)  # [H, I]
 FLOATS = {"BF16": 2, "F16": 2, "F32": 4}
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
     given = parser.parse_args()
     try:
         widen(given.model, given.out, given.size)
-    except (WorkbenchError, OSError) as error:
+    except (WorkbenchError, OSError, OverflowError) as error:
         raise SystemExit(str(error)) from error
 
 
@@ -48,15 +49,39 @@ def widen(model: Path, out: Path, size: int) -> None:
     if not isinstance(units, int) or size <= units:
         raise SystemExit(f"--size {size}: {model / 'config.json'} has {WIDTH} {units}, and more are wanted")
     shapes = {name: _widened(tensor, units, size) for name, tensor in checkpoint.tensors.items()}
-    if all(shape == checkpoint.tensors[name].shape for name, shape in shapes.items()):
+    _require_whole(model, checkpoint.tensors, shapes, units)
+    partial = out.with_name(f".{out.name}.partial")
+    if out.exists():
+        raise SystemExit(f"{out} is there already: remove it, or name another folder")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        for path in sorted(model.iterdir()):
+            # What is not weights: tokenizer, chat template, generation config.
+            if path.is_file() and path.suffix not in WEIGHTS and not path.name.endswith(".index.json"):
+                shutil.copyfile(path, partial / path.name)
+        config = {**checkpoint.config, WIDTH: size}
+        (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        _write(partial / "model.safetensors", checkpoint.tensors, shapes)
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _require_whole(
+    model: Path, tensors: Mapping[str, TensorInfo], shapes: Mapping[str, tuple[int, ...]], units: int
+) -> None:
+    """Every MLP must have been widened, and nothing of it left as wide as before: a mixture of both would not load."""
+    wider = {name for name, shape in shapes.items() if shape != tensors[name].shape}
+    if not wider:
         raise SystemExit(f"{model}: no mlp.gate_proj, up_proj and down_proj with {units} units in {', '.join(FLOATS)}")
-    out.mkdir(parents=True)
-    for path in sorted(model.iterdir()):
-        if path.suffix == ".json" and path.name not in ("config.json", "model.safetensors.index.json"):
-            shutil.copyfile(path, out / path.name)
-    config = {**checkpoint.config, WIDTH: size}
-    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    _write(out / "model.safetensors", checkpoint.tensors, shapes)
+    parts = (*ALONG_ROWS, *ALONG_COLUMNS)
+    prefixes = {name.split("mlp.")[0] for name in wider}
+    missing = [prefix + part for prefix in sorted(prefixes) for part in parts if prefix + part not in wider]
+    other = [name for name in tensors if "mlp." in name and name not in wider]
+    for name in (*missing, *other):
+        raise SystemExit(f"{model}: {name} cannot be widened: only MLPs of three matrices without biases can")
 
 
 def _widened(tensor: TensorInfo, units: int, size: int) -> tuple[int, ...]:

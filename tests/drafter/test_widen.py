@@ -17,7 +17,10 @@ from workbench.drafter.checkpoint import load_draft
 from workbench.reference.target import Target, load_target
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
+import widen_mlp
 from widen_mlp import widen
+
+BIAS = "model.layers.0.mlp.gate_proj.bias"
 
 CPU = torch.device("cpu")
 
@@ -71,7 +74,31 @@ def test_what_cannot_be_widened_is_named(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", config, target_tensors(config))
     with pytest.raises(SystemExit, match=f"has intermediate_size {INNER}, and more are wanted"):
         widen(model, tmp_path / "w", INNER)
+    biased = write_model(tmp_path / "b", config, {**target_tensors(config), BIAS: torch.zeros(INNER)})
+    with pytest.raises(SystemExit, match=f"{BIAS} cannot be widened"):
+        widen(biased, tmp_path / "w", 2 * INNER)
     (model / "config.json").write_text(json.dumps({**config, "intermediate_size": INNER - 1}))
     with pytest.raises(SystemExit, match=f"no mlp.gate_proj, up_proj and down_proj with {INNER - 1} units"):
         widen(model, tmp_path / "w", 2 * INNER)
     assert not (tmp_path / "w").exists()
+
+
+def test_a_write_that_breaks_off_leaves_nothing_and_a_folder_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = target_config()
+    model = write_model(tmp_path / "m", config, target_tensors(config))
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(widen_mlp, "_put", full)
+        with pytest.raises(OSError, match="No space"):
+            widen(model, tmp_path / "w", 2 * INNER)
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    widen(model, tmp_path / "w", 2 * INNER)
+    assert (tmp_path / "w" / "chat_template.jinja").read_text() == "{{ messages }}"
+    with pytest.raises(SystemExit, match="is there already"):
+        widen(model, tmp_path / "w", 2 * INNER)

@@ -97,6 +97,22 @@ def test_a_tree_deeper_than_every_chain_has_a_range_too() -> None:
     assert 1.5 <= found.draws.min() < found.draws.max() <= 3.2
 
 
+def test_a_drafter_that_is_never_accepted_and_an_answer_without_a_step() -> None:
+    useless, nothing = {0: (3.0,), 1: (5.0,)}, {0: (0.0, 0.0)}
+    for trees in (useless, nothing):
+        known = state(Visit("long", 1, (1.0,), 1.0, useless), Visit("wide", 1, (1.0,), 1.0, trees))
+        found = accept_length(known, TREE, 1, 50)
+        assert found.basis == RANGE
+        assert 1.0 <= found.draws.min() <= found.draws.max() <= 3.0
+
+
+def test_a_tree_is_told_no_more_than_it_can_accept() -> None:
+    few = Config("few", drafter="d", steps=3, topk=2, draft_tokens=3)
+    for visits in ([], [Visit("wide", 1, (1.0,), 3.9, {0: (0.0, 0.0, 0.0, 9.0)})]):
+        known = state(Visit("long", 1, (1.0,), 3.9, {0: (0.0, 0.0, 0.0, 9.0)}), *visits)
+        assert accept_length(known, few, 1, 200).draws.max() <= 3.0
+
+
 def test_a_tree_without_a_measured_one_may_accept_everything() -> None:
     found = accept_length(state(Visit("long", 1, (1.0,), 2.4, CHAINED)), TREE, 1, 2000)
     assert found.basis == RANGE

@@ -48,9 +48,9 @@ def test_without_a_budget_a_search_ends_by_itself_and_says_how_sure_it_is() -> N
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("trees", "within"),
-    # 36 configurations: 98.5 % were reached. 24: 91.5 %, for a quarter of these buys 8 or 9 starts, of which 4 go into
+    # 36 configurations: 96.5 % were reached. 24: 91 %, for a quarter of these buys 8 or 9 starts, of which 4 go into
     # what predicts the rest; what is missed is missed by 2 to 6 %.
-    [(LARGE, 0.96), (SMALL, 0.90)],
+    [(LARGE, 0.95), (SMALL, 0.90)],
 )
 def test_a_quarter_of_the_price_finds_the_best(trees: tuple[tuple[int, int], ...], within: float) -> None:
     found = np.array([regret_and_price(seed, grid(trees), 0.25) for seed in range(200)])

@@ -108,13 +108,14 @@ def _tree(state: State, config: Config, load: int, draws: int, seed: int) -> Len
         return Length(UNKNOWN, None, np.full(draws, np.nan))
     place, spread = _place(state, config, trees, load)
     noise = np.random.default_rng([seed, config.seed]).standard_normal(draws)
-    return Length(RANGE, None, ends.at(np.clip(place + spread * noise, -_NARROW, max(1.0, place))))
+    drawn = ends.at(np.clip(place + spread * noise, -_NARROW, max(1.0, place)))
+    return Length(RANGE, None, np.minimum(drawn, _depth(config) + 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Draws of what a tree accepts at the places -`_NARROW` (the chain of half its drafts), 0 (the chain of its depth)
-    and 1 (the widest measured tree, cut at its depth).
+    """What a tree accepts at the places -`_NARROW` (the chain of half its drafts), 0 (the chain of its depth) and 1
+    (the widest measured tree, cut at its depth): of all prompts first, then of the draws.
     """
 
     half: Floats
@@ -122,11 +123,11 @@ class _Ends:
     wide: Floats
 
     def at(self, place: Floats) -> Floats:
-        below = self.chain + place / _NARROW * (self.chain - self.half)
-        return np.where(place < 0, below, self.chain + place * (self.wide - self.chain))
+        half, chain, wide = self.half[1:], self.chain[1:], self.wide[1:]
+        return np.where(place < 0, chain + place / _NARROW * (chain - half), chain + place * (wide - chain))
 
     def place(self, length: float) -> float:
-        """Where this length lies by the first draws; 1 where there is no room between the ends."""
+        """Where this length of all prompts lies; 1 where there is no room between the ends."""
         half, chain, wide = float(self.half[0]), float(self.chain[0]), float(self.wide[0])
         if length < chain and chain > half:
             return -_NARROW * (chain - length) / (chain - half)
@@ -134,18 +135,28 @@ class _Ends:
 
 
 def _ends(state: State, config: Config, trees: Sequence[_Tree], load: int, draws: int, seed: int) -> _Ends | None:
-    drafts = config.draft_tokens - 1
-    reach = max(_chain_lengths(state, config), default=0)
+    reach = min(max(_chain_lengths(state, config), default=0), _depth(config))
     half, chain = (
-        _shorter(_longer_chains(state, config, load, depth), depth, draws, seed)
-        for depth in (max(1, min(config.steps, reach, drafts // 2)), max(1, min(config.steps, reach, drafts)))
+        _of_chains(_longer_chains(state, config, load, depth), depth, draws, seed)
+        for depth in (max(1, min(reach, (config.draft_tokens - 1) // 2)), max(1, reach))
     )
-    if chain.value is None:
+    if half is None or chain is None:
         return None
     if not trees:
-        return _Ends(half.draws, chain.draws, np.full(draws, config.steps + 1.0))
-    wide = 1 + _deepened(_widest(trees), config.steps, draws, seed).sum(axis=1)
-    return _Ends(half.draws, chain.draws, np.maximum(wide, chain.draws))
+        return _Ends(half, chain, np.full(draws + 1, _depth(config) + 1.0))
+    wide = 1 + _deepened(_widest(trees), _depth(config), draws, seed).sum(axis=1)
+    return _Ends(half, chain, np.maximum(wide, chain))
+
+
+def _depth(config: Config) -> int:
+    """The most drafts that can be accepted."""
+    return max(1, min(config.steps, config.draft_tokens - 1))
+
+
+def _of_chains(visits: Sequence[Visit], steps: int, draws: int, seed: int) -> Floats | None:
+    """Accept length of a chain cut at ``steps``: of all prompts, then of the draws."""
+    found = survival(tuple(visits), draws, seed) if visits else None
+    return None if found is None else 1 + np.vstack(found)[:, :steps].sum(axis=1)
 
 
 def _place(state: State, config: Config, trees: Sequence[_Tree], load: int) -> tuple[float, float]:
@@ -184,14 +195,19 @@ def _likeness(one: Config, other: Config) -> float:
 
 
 def _deepened(wide: _Tree, steps: int, draws: int, seed: int) -> Floats:
-    """Survival of a measured tree by depth, cut or carried on to ``steps``: at its last depth's own rate."""
+    """Survival of a measured tree by depth, cut or carried on to ``steps``: at its last depth's own rate.
+
+    Of all prompts first, then of the draws.
+    """
     found = survival(tuple(wide[1]), draws, seed)
     assert found is not None
-    drawn = found[1][:, :steps]
+    drawn = np.vstack(found)[:, :steps]
+    if not drawn.shape[1]:  # no draft was ever accepted
+        return np.zeros((draws + 1, steps))
     while drawn.shape[1] < steps:
         last = drawn[:, -1]
-        before = drawn[:, -2] if drawn.shape[1] > 1 else np.ones(draws)
-        drawn = np.column_stack([drawn, last * np.divide(last, before, out=np.zeros(draws), where=before > 0)])
+        before = drawn[:, -2] if drawn.shape[1] > 1 else np.ones(draws + 1)
+        drawn = np.column_stack([drawn, last * np.divide(last, before, out=np.zeros(draws + 1), where=before > 0)])
     return np.asarray(drawn, dtype=np.float64)
 
 
@@ -201,12 +217,13 @@ def _width(config: Config) -> float:
 
 
 def _measured_trees(state: State, config: Config, load: int) -> list[_Tree]:
-    """The other trees of the drafter with a histogram."""
+    """The other trees of the drafter whose histograms hold a verify step."""
     return [
         (each, visits)
         for each in state.configs
         if each.drafter == config.drafter and each.topk > 1 and each.forced is None and each.name != config.name
         if (visits := [visit for visit in _at(state.of(each.name), load) if visit.histograms])
+        and survival(tuple(visits), 1, 0) is not None
     ]
 
 
