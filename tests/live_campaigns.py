@@ -23,6 +23,10 @@ from workbench.sweep import find_campaign
 CASE = "SCRIPTED_CASE"
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "10_run_campaign.ipynb"
 PROMPTS = 6
+WARMUP = PROMPTS + 1
+"""Requests before the first measured one, at one at a time: short ones to all prompts, and a round of one."""
+STALLED = ["--fault", f"stall@{WARMUP + 2}+"]
+"""A server that answers one measured request and no further one."""
 RUNS = ("baseline-default-c1", "eagle3-d-s3-k1-n4-c1", "baseline-default-again-c1")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_campaigns import PROMPTS, play, run_folder, starts, states, status, write_project
+from live_campaigns import PROMPTS, WARMUP, play, run_folder, starts, states, status, write_project
 from scripted_server import running
 
 from workbench import attached, measure
@@ -101,7 +101,7 @@ def test_a_server_that_says_nothing_of_itself_is_compared_with_none(
 
 
 def test_an_attached_server_that_dies(root: Path) -> None:
-    with running("--fault", "die@9", "--model-path", "m") as url:
+    with running("--fault", f"die@{WARMUP + 2}", "--model-path", "m") as url:
         (ended,) = measured(url=url)
     assert (str(ended.state), states(root)) == ("failed", {"attached-baseline-c1": "failed"})
     assert "the server that somebody else runs no longer answers" in status(run_folder(root, "attached"))["reason"]

@@ -12,7 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_campaigns import PROMPTS, RUNS, briefly, of_case, play, run, run_folder, starts, states, status, write_project
+from live_campaigns import (
+    PROMPTS,
+    RUNS,
+    STALLED,
+    WARMUP,
+    briefly,
+    of_case,
+    play,
+    run,
+    run_folder,
+    starts,
+    states,
+    status,
+    write_project,
+)
 from model_folders import CONFIG, TARGET_CONFIG, draft_tensors, ones, write_folder
 
 from workbench import measure, recording
@@ -265,18 +279,18 @@ def test_a_server_that_dies_under_load_fails_its_run_and_the_rest_gets_another(
 def test_a_server_that_dies_in_the_last_requests_does_not_pass_as_measured(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, root, first=["--fault", "die@13"])
+    play(monkeypatch, root, first=["--fault", f"die@{WARMUP + PROMPTS}"])
     assert briefly(run("only=baseline-default")) == {"baseline-default-c1": "failed"}
 
 
 def test_a_stalled_run_times_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, root, speculative=["--fault", "stall@9+"])
+    play(monkeypatch, root, speculative=STALLED)
     assert briefly(run("request_timeout_s=0.3")) == dict(zip(RUNS, ("ok", "timed_out", "ok"), strict=True))
     assert "timeout" in status(run_folder(root, "eagle3-d-s3-k1-n4-c1"))["reason"]
 
 
 def test_a_few_bad_answers_are_counted_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, root, baseline=["--fault", "http500@9"])
+    play(monkeypatch, root, baseline=["--fault", f"http500@{WARMUP + 2}"])
     assert set(briefly(run("only=baseline-default")).values()) == {"ok"}
     assert "1 of 6 requests failed: HTTP 500 (1)" in status(run_folder(root, "baseline-default-c1"))["reason"]
 
@@ -313,7 +327,7 @@ def test_telemetry_that_ended_is_said(root: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_with_force_a_finished_run_is_not_lost_to_a_failed_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
-    play(monkeypatch, root, baseline=["--fault", "http500@9+"], speculative=["--start-fault", "die"])
+    play(monkeypatch, root, baseline=["--fault", f"http500@{WARMUP + 2}+"], speculative=["--start-fault", "die"])
     assert set(briefly(run(force=True)).values()) == {"failed"}
     assert set(states(root).values()) == {"ok"}
 
@@ -342,7 +356,7 @@ def stop_at(phase: str) -> Callable[[str], None]:
         ("capturing CUDA graphs", ["--capture-s", "30"]),
         ("warming up", ["--fault", "stall"]),
         ("    ready", ["--fault", "stall"]),
-        ("requests", ["--fault", "stall@9+"]),
+        ("requests", STALLED),
     ],
 )
 def test_ctrl_c_in_every_phase_leaves_finished_runs_and_no_server(

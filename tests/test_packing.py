@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from live_campaigns import (
+    STALLED,
     briefly,
     environment,
     of_case,
@@ -257,7 +258,7 @@ def test_a_disk_that_cannot_be_written_stops_all(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["starting", "requests"])
 def test_ctrl_c_stops_both_and_the_same_call_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch, phase: str) -> None:
-    options = {"starting": ["--load-s", "60"], "requests": ["--fault", "stall@9+"]}[phase]
+    options = {"starting": ["--load-s", "60"], "requests": STALLED}[phase]
     run("only=baseline-default")
     play(monkeypatch, root, speculative=options)
     monkeypatch.setattr("workbench.progress.EVERY_S", 0.0)
@@ -303,7 +304,7 @@ measure.run_campaign(find_campaign("small"), say=print)
 def test_kill_9_leaves_no_process(root: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", MEASURE],
-        env={**os.environ, **environment(root, baseline=["--fault", "stall@9+"])},
+        env={**os.environ, **environment(root, baseline=STALLED)},
         cwd=root,
         stdout=subprocess.DEVNULL,
     )
@@ -331,7 +332,7 @@ def test_stopping_the_command(root: Path, how: str) -> None:
     """Through papermill and a kernel, two servers at work."""
     run("only=baseline-default")
     call = [sys.executable, "-m", "workbench", "run", "small"]
-    variables = {**os.environ, **environment(root, speculative=["--fault", "stall@9+"])}
+    variables = {**os.environ, **environment(root, speculative=STALLED)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(call, env=variables, cwd=root, start_new_session=True, **pipes)
     try:

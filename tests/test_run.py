@@ -20,6 +20,7 @@ import psutil
 import pytest
 from live_campaigns import (
     RUNS,
+    STALLED,
     environment,
     of_case,
     play,
@@ -45,7 +46,6 @@ from workbench.run import Request
 from workbench.terminal import Lines
 
 GONE_S = 12.0
-STALLED = ["--fault", "stall@9+"]
 # One byte differs from ones.
 OTHER = ("BF16", (8,), b"\x81\x3f" + b"\x80\x3f" * 7)
 

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from live_campaigns import (
+    STALLED,
     briefly,
     environment,
     of_case,
@@ -278,7 +279,7 @@ def test_the_embedded_engine_on_a_cluster_with_a_node_killed(nodes: Any, root: P
 
 def test_ctrl_c_ends_the_servers_on_all_nodes(nodes: Any, root: Path) -> None:
     at_two_nodes(nodes)
-    set_up(root, options={"all": ["--fault", "stall@9+"]})
+    set_up(root, options={"all": STALLED})
     ready: set[str] = set()
     stopped = threading.Event()
 
@@ -302,7 +303,7 @@ def test_ctrl_c_ends_the_servers_on_all_nodes(nodes: Any, root: Path) -> None:
 @pytest.mark.parametrize("how", ["SIGINT to the group", "SIGTERM", "SIGKILL", "SIGKILL of the kernel"])
 def test_stopping_the_command_leaves_nothing_on_the_nodes(nodes: Any, root: Path, how: str) -> None:
     at_two_nodes(nodes)
-    set_up(root, options={"all": ["--fault", "stall@9+"]})
+    set_up(root, options={"all": STALLED})
     call = [sys.executable, "-m", "workbench", "run", "small", "--executor", "ray", "--ray-address", nodes.address]
     variables = {**os.environ, **environment(root)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from live_campaigns import of_case, play, servers, write_project
+from live_campaigns import STALLED, of_case, play, servers, write_project
 
 from workbench import __version__, measure, packing
 from workbench.cluster import check_ray, node
@@ -84,7 +84,7 @@ def test_one_that_is_given_up_ends_its_server(root: Path, tmp_path: Path, monkey
 def test_a_place_that_is_killed_is_a_fault_in_words(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(monkeypatch, root, all=["--fault", "stall@9+"])
+    play(monkeypatch, root, all=STALLED)
     events = node.measured(*parcel())
     with pytest.raises(LaunchError, match="the process that measured it ended with -9"):
         for event in events:

@@ -24,7 +24,7 @@ from injecting import (
     wait_for,
     workbench,
 )
-from live_campaigns import briefly, of_case, run, run_folder, starts, states
+from live_campaigns import STALLED, briefly, of_case, run, run_folder, starts, states
 from notebook_files import code, markdown, write_notebook
 
 from workbench.store import read_requests, read_run
@@ -88,7 +88,7 @@ def test_two_commands_on_one_campaign_at_the_same_moment(root: Path, other: str,
 def test_stopping_tune(root: Path, how: str, tally: Tally) -> None:
     run("only=baseline-default")
     finished = content(run_folder(root, BASELINE))
-    with workbench(root, "tune", "small", all=["--fault", "stall@3+"]) as process:
+    with workbench(root, "tune", "small", all=STALLED) as process:
         at_work = lambda: [p for p in root.glob("data/runs/small/*/requests.jsonl") if b"{" in p.read_bytes()][1:]  # noqa: E731
         wait_for(lambda: at_work() or process.poll() is not None)
         assert process.poll() is None, process.communicate()

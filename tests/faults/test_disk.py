@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from injecting import BASELINE, Tally, assert_no_part_passes_as_whole, content, locks_held
-from live_campaigns import briefly, of_case, play, run, run_folder, small_disk, starts, states, write_project
+from live_campaigns import STALLED, briefly, of_case, play, run, run_folder, small_disk, starts, states, write_project
 from notebook_files import markdown, write_notebook
 
 from workbench import files, measure
@@ -89,7 +89,7 @@ def test_a_full_disk_that_a_server_only_hangs_of(
 ) -> None:
     """It is not asked until the time limit of each request: the first failed one makes us look."""
     run("only=baseline-default")
-    play(monkeypatch, root, speculative=["--fault", "stall@9+"])
+    play(monkeypatch, root, speculative=STALLED)
     told: list[str] = []
 
     def say(text: str) -> None:

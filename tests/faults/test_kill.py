@@ -29,7 +29,7 @@ from injecting import (
     wait_for,
     workbench,
 )
-from live_campaigns import briefly, of_case, run, run_folder, states, status
+from live_campaigns import STALLED, briefly, of_case, run, run_folder, states, status
 
 from workbench import live
 from workbench.measure import plan_of
@@ -44,7 +44,7 @@ PHASES: dict[str, tuple[list[str], str, Callable[[Path, str], object]]] = {
     "loading": (["--load-s", "60"], "", lambda root, start: log_says(root, start, "Load weight begin")),
     "warm-up": (["--fault", "stall"], "", requests_of),
     "measuring": (
-        ["--fault", "stall@3+"],
+        STALLED,
         "",
         lambda root, start: any(p.stat().st_size for p in requests_of(root, start)),
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_nvml import FakeGpu, FakeNvml
 from injecting import Tally, gpu_project, locks_held
-from live_campaigns import PROMPTS, RUNS, briefly, of_case, play, run, run_folder, status, write_project
+from live_campaigns import PROMPTS, RUNS, WARMUP, briefly, of_case, play, run, run_folder, status, write_project
 
 from workbench import measure
 from workbench.analysis.answers import drift
@@ -68,7 +68,7 @@ def test_a_third_of_the_answers_is_bad(
 def test_a_server_that_slows_tenfold_shows_in_what_is_measured_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, tally: Tally
 ) -> None:
-    play(monkeypatch, root, all=["--step-ms", "10"], first=["--fault", "slow@4"])
+    play(monkeypatch, root, all=["--step-ms", "10"], first=["--fault", f"slow@{WARMUP + 3}"])
     tally.injected = 1
     assert briefly(run()) == dict.fromkeys(RUNS, "ok")
     latencies = [record["latency_s"] for record in records_of(root, "baseline-default-c1")]
