@@ -102,8 +102,8 @@ def measure_window(
         problems += _flush_cache(url)
         round_of = workload.model_copy(update={"num_prompts": (workload.max_concurrency or 1) * warmup})
         discarded = load(_short(workload, len(prompts)), 0, None)
-        # A server that answers nothing is waited for once, not twice.
-        discarded = discarded if discarded.gave_up else load(round_of, 0, None)
+        if not discarded.gave_up:  # a server that answers nothing is waited for once, not twice
+            discarded = load(round_of, 0, None)
     before = _metrics(url)
     windows, spans, started_at = [], [], []
     for repeat in range(repeats):

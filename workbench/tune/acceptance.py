@@ -15,7 +15,7 @@ end of the range is the chain of half the drafts. Such a range serves to choose 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,14 +54,16 @@ def accept_length(state: State, config: Config, load: int, draws: int, seed: int
     if own:
         return _measured(own, draws, seed)
     if config.is_chain:
-        longer = _longer_chains(state, config, load, config.steps)
-        return _shorter(longer, config.steps, draws, seed)
+        told = _cut(_longer(_chain_lengths(state, config), load, config.steps), config.steps, draws, seed)
+        return Length(UNKNOWN, None, np.full(draws, np.nan)) if told is None else _length(CHAIN, told)
     return _tree(state, config, load, draws, seed)
 
 
 @lru_cache(maxsize=64)
-def survival(visits: tuple[Visit, ...], draws: int, seed: int) -> tuple[Floats, Floats] | None:
-    """Share of verify steps that accept at least 1, 2 ... drafts, pooled; and the same of resamples over prompts."""
+def survival(visits: tuple[Visit, ...], draws: int, seed: int) -> Floats | None:
+    """Share of verify steps that accept at least 1, 2 ... drafts, (1 + draws, depth): of all prompts first, then of
+    resamples over them.
+    """
     prompts, counts = histogram_matrix(visits)
     if counts.sum() <= 0:
         return None
@@ -69,24 +71,28 @@ def survival(visits: tuple[Visit, ...], draws: int, seed: int) -> tuple[Floats, 
     total = at_least.sum(axis=0)
     drawn = resample_weights(len(prompts), draws, seed) @ at_least
     # A resample may draw only prompts without a verify step.
-    return total[1:] / total[0], drawn[:, 1:] / np.maximum(drawn[:, :1], 1.0)
+    return np.vstack([total[1:] / total[0], drawn[:, 1:] / np.maximum(drawn[:, :1], 1.0)])
 
 
 def _measured(own: Sequence[Visit], draws: int, seed: int) -> Length:
     found = survival(tuple(own), draws, seed)
     if found is not None:
-        return Length(MEASURED, 1 + float(found[0].sum()), 1 + found[1].sum(axis=1))
+        return _length(MEASURED, 1 + found.sum(axis=1))
     known = [visit.accept_length for visit in own if visit.accept_length is not None]
     if not known:
         return Length(UNKNOWN, None, np.full(draws, np.nan))
     return Length(MEASURED, float(np.mean(known)), np.full(draws, np.mean(known)))
 
 
-def _shorter(longer: Sequence[Visit], steps: int, draws: int, seed: int) -> Length:
-    found = survival(tuple(longer), draws, seed) if longer else None
-    if found is None:
-        return Length(UNKNOWN, None, np.full(draws, np.nan))
-    return Length(CHAIN, 1 + float(found[0][:steps].sum()), 1 + found[1][:, :steps].sum(axis=1))
+def _length(basis: str, told: Floats) -> Length:
+    """An accept length of all prompts first, then of the draws."""
+    return Length(basis, float(told[0]), told[1:])
+
+
+def _cut(visits: Sequence[Visit], steps: int, draws: int, seed: int) -> Floats | None:
+    """Accept length of a chain cut at ``steps``: of all prompts, then of the draws."""
+    found = survival(tuple(visits), draws, seed) if visits else None
+    return None if found is None else np.asarray(1 + found[:, :steps].sum(axis=1), dtype=np.float64)
 
 
 def _chain_lengths(state: State, config: Config) -> dict[int, list[Visit]]:
@@ -135,10 +141,11 @@ class _Ends:
 
 
 def _ends(state: State, config: Config, trees: Sequence[_Tree], load: int, draws: int, seed: int) -> _Ends | None:
-    reach = min(max(_chain_lengths(state, config), default=0), _depth(config))
+    chains = _chain_lengths(state, config)
+    reach = min(max(chains, default=1), _depth(config))
     half, chain = (
-        _of_chains(_longer_chains(state, config, load, depth), depth, draws, seed)
-        for depth in (max(1, min(reach, (config.draft_tokens - 1) // 2)), max(1, reach))
+        _cut(_longer(chains, load, depth), depth, draws, seed)
+        for depth in (max(1, min(reach, (config.draft_tokens - 1) // 2)), reach)
     )
     if half is None or chain is None:
         return None
@@ -151,12 +158,6 @@ def _ends(state: State, config: Config, trees: Sequence[_Tree], load: int, draws
 def _depth(config: Config) -> int:
     """The most drafts that can be accepted."""
     return max(1, min(config.steps, config.draft_tokens - 1))
-
-
-def _of_chains(visits: Sequence[Visit], steps: int, draws: int, seed: int) -> Floats | None:
-    """Accept length of a chain cut at ``steps``: of all prompts, then of the draws."""
-    found = survival(tuple(visits), draws, seed) if visits else None
-    return None if found is None else 1 + np.vstack(found)[:, :steps].sum(axis=1)
 
 
 def _place(state: State, config: Config, trees: Sequence[_Tree], load: int) -> tuple[float, float]:
@@ -201,7 +202,7 @@ def _deepened(wide: _Tree, steps: int, draws: int, seed: int) -> Floats:
     """
     found = survival(tuple(wide[1]), draws, seed)
     assert found is not None
-    drawn = np.vstack(found)[:, :steps]
+    drawn = found[:, :steps]
     if not drawn.shape[1]:  # no draft was ever accepted
         return np.zeros((draws + 1, steps))
     while drawn.shape[1] < steps:
@@ -231,11 +232,10 @@ def _widest(trees: Sequence[_Tree]) -> _Tree:
     return max(trees, key=lambda found: (found[0].draft_tokens, found[0].topk, found[0].steps))
 
 
-def _longer_chains(state: State, config: Config, load: int, steps: int) -> list[Visit]:
-    """Visits of the drafter's shortest chain of at least so many steps."""
-    lengths = _chain_lengths(state, config)
-    longer = min((each for each in lengths if each >= steps), default=None)
-    return [] if longer is None else _at(lengths[longer], load)
+def _longer(chains: Mapping[int, list[Visit]], load: int, steps: int) -> list[Visit]:
+    """Visits of the shortest of the chains with at least so many steps."""
+    longer = min((each for each in chains if each >= steps), default=None)
+    return [] if longer is None else _at(chains[longer], load)
 
 
 def _at(visits: Sequence[Visit], load: int) -> list[Visit]:
