@@ -16,6 +16,7 @@ import json
 import math
 import shutil
 import struct
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -50,23 +51,20 @@ def widen(model: Path, out: Path, size: int) -> None:
         raise SystemExit(f"--size {size}: {model / 'config.json'} has {WIDTH} {units}, and more are wanted")
     shapes = {name: _widened(tensor, units, size) for name, tensor in checkpoint.tensors.items()}
     _require_whole(model, checkpoint.tensors, shapes, units)
-    partial = out.with_name(f".{out.name}.partial")
     if out.exists():
         raise SystemExit(f"{out} is there already: remove it, or name another folder")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".widening-") as scratch:
+        made = Path(scratch) / "model"
+        made.mkdir()
         for path in sorted(model.iterdir()):
             # What is not weights: tokenizer, chat template, generation config.
             if path.is_file() and path.suffix not in WEIGHTS and not path.name.endswith(".index.json"):
-                shutil.copyfile(path, partial / path.name)
+                shutil.copyfile(path, made / path.name)
         config = {**checkpoint.config, WIDTH: size}
-        (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-        _write(partial / "model.safetensors", checkpoint.tensors, shapes)
-        partial.rename(out)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        (made / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        _write(made / "model.safetensors", checkpoint.tensors, shapes)
+        made.rename(out)
 
 
 def _require_whole(
@@ -80,8 +78,8 @@ def _require_whole(
     prefixes = {name.split("mlp.")[0] for name in wider}
     missing = [prefix + part for prefix in sorted(prefixes) for part in parts if prefix + part not in wider]
     other = [name for name in tensors if "mlp." in name and name not in wider]
-    for name in (*missing, *other):
-        raise SystemExit(f"{model}: {name} cannot be widened: only MLPs of three matrices without biases can")
+    if odd := [*missing, *other]:
+        raise SystemExit(f"{model}: {odd[0]} cannot be widened: only MLPs of three matrices without biases can")
 
 
 def _widened(tensor: TensorInfo, units: int, size: int) -> tuple[int, ...]:

@@ -15,11 +15,11 @@ from workbench.plot.marks import (
     column,
     draw_points,
     legend_above,
+    log_ticks,
     not_measured,
     notes_below,
     nothing_to_draw,
     origin_handles,
-    plain_log_ticks,
     plain_number,
     run_count,
     some_of,
@@ -143,7 +143,7 @@ def _axes(ax: Axes, known: pd.DataFrame, levels: dict[int, float]) -> None:
     else:
         ax.set_yscale("log")
         ax.set_ylim(known["value"].min() / 1.5, known["value"].max() * 1.5)
-        plain_log_ticks(ax.yaxis)
+        log_ticks(ax.yaxis, plain_number)
         ax.set_ylabel(f"{which} (tok/s, log scale)")
     ax.grid(False, axis="x")
 

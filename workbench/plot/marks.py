@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,10 +176,10 @@ def grow(ax: Axes, height: float) -> None:
         figure.set_figheight(height)
 
 
-def plain_log_ticks(axis: Axis) -> None:
-    """Ticks of a log axis at 1, 2 and 5 times the powers of ten, as plain numbers. After the scale is set."""
-    axis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+def log_ticks(axis: Axis, words: Callable[[float], str], subs: Sequence[float] = (1, 2, 5)) -> None:
+    """Ticks of a log axis at ``subs`` times the powers of ten, in ``words``. After the scale is set."""
+    axis.set_major_locator(LogLocator(10, subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

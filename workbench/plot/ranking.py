@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from workbench.plot.marks import column, legend_above, notes_below, nothing_to_draw, plain_log_ticks
+from workbench.plot.marks import column, legend_above, log_ticks, notes_below, nothing_to_draw, plain_number
 from workbench.plot.rows import first_rows, row_axis
 from workbench.theme.style import ROLES, safe_label, themed
 
@@ -70,7 +70,7 @@ def plot_residuals(residuals: pd.DataFrame, *, ax: Axes) -> Axes:
     ax.plot(truth, error, "o", color=ROLES["speculative"], zorder=3)
     ax.set_xscale("log")
     ax.set_xlim(truth.min() / 1.5, truth.max() * 1.5)
-    plain_log_ticks(ax.xaxis)
+    log_ticks(ax.xaxis, plain_number)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlabel("measured decode speed (tok/s, log scale)")
     ax.set_ylabel("predicted speed less measured")

@@ -12,7 +12,6 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from workbench.analysis.scaling import ScalingFit
 from workbench.analysis.scaling.points import GROUP
@@ -22,6 +21,7 @@ from workbench.plot.marks import (
     draw_points,
     legend_above,
     level_line,
+    log_ticks,
     not_measured,
     notes_below,
     nothing_to_draw,
@@ -175,9 +175,7 @@ def size_axis(ax: Axes, x: str, low: float, high: float) -> None:
     ax.set_xscale("log")
     ax.set_xlim(low / margin, high * margin)
     narrow = np.log10(high / low * margin**2) < 2.6
-    ax.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if narrow else (1,)))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_count(value)))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    log_ticks(ax.xaxis, short_count, (1, 2, 5) if narrow else (1,))
     ax.set_xlabel(_SIZE_LABELS[x])
 
 
