@@ -5,7 +5,8 @@ import pytest
 from analysis_tables import recorded, windows
 
 from workbench.analysis.log_speed import agreed_verdict, log_speed_df
-from workbench.table.speeds import client_like_df
+from workbench.table.lines import lines_of
+from workbench.table.speeds import client_like
 
 
 def _line(speed: float, *, running: int = 8, tokens: float = 80.0) -> dict[str, object]:
@@ -93,7 +94,7 @@ CLIENTS = {
 @pytest.mark.parametrize(("server", "load"), CLIENTS)
 def test_client_like_speed_is_near_what_clients_measured(server: str, load: int) -> None:
     measured, tolerance = CLIENTS[server, load]
-    assert _at(client_like_df(_recorded(server)), load)["client"] == pytest.approx(measured, rel=tolerance)
+    assert client_like(lines_of(_recorded(server)))[load].client == pytest.approx(measured, rel=tolerance)
 
 
 def test_the_simulated_log_at_concurrency_8_is_not_decidable_from_logs() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from log_samples import N4_GRAPH, N5_NO_GRAPH, decode_line
@@ -89,6 +90,8 @@ def assert_as_read_anew(tables: Tables, folder: Path) -> None:
     for key, log in anew.logs.items():
         assert replace(tables.logs[key], windows=log.windows) == log
         pd.testing.assert_frame_equal(tables.logs[key].windows, log.windows)
+        for name in ("offset", "running_req", "accept_len", "cuda_graph", "prefills"):
+            np.testing.assert_array_equal(tables.logs[key].lines[name], log.lines[name])
 
 
 def test_nothing_is_read_twice(campaign: Path, reads: list[str]) -> None:
@@ -250,6 +253,17 @@ def test_damaged_files_are_made_anew(suffix: str, damage: str, campaign: Path) -
         path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "garbage": b"\x00" * len(whole)}[damage])
     assert_as_read_anew(load_tables(campaign), campaign)
     assert_as_read_anew(load_tables(campaign), campaign)
+
+
+def test_windows_that_are_damaged_while_the_file_is_open_are_read_from_the_log(campaign: Path) -> None:
+    load_tables(campaign)
+    tables = load_tables(campaign)
+    [path] = shelf(campaign).glob("*.windows.parquet")
+    with path.open("r+b") as file:
+        file.write(b"\xff" * (path.stat().st_size // 2))
+    for key, log in tables_of([read_campaign(campaign)]).logs.items():
+        np.testing.assert_array_equal(tables.logs[key].lines["accept_len"], log.lines["accept_len"])
+        pd.testing.assert_frame_equal(tables.logs[key].windows, log.windows)
 
 
 def test_what_a_killed_process_left_is_no_segment_and_goes(campaign: Path) -> None:

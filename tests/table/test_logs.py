@@ -63,7 +63,7 @@ def test_events_are_kept_up_to_a_limit_and_counted_beyond() -> None:
 
 def test_figures_of_the_three_lines_with_16_draft_tokens() -> None:
     # Accept length (2.15 + 2.12 + 2.05) / 3; speeds 66.89 and 64.25, the third is cut off.
-    figures = log_figures(summary(N16_GRAPH).windows)
+    figures = log_figures(summary(N16_GRAPH).lines)
     assert figures["accept_length_log"] == pytest.approx(6.32 / 3)
     assert figures["accept_rate_printed"] == pytest.approx(0.13)
     assert figures["log_median_tok_per_s"] == pytest.approx((66.89 + 64.25) / 2)
@@ -75,14 +75,14 @@ def test_figures_of_the_three_lines_with_16_draft_tokens() -> None:
 
 
 def test_figures_of_the_three_lines_without_graphs() -> None:
-    figures = log_figures(summary(N5_NO_GRAPH).windows)
+    figures = log_figures(summary(N5_NO_GRAPH).lines)
     assert figures["accept_length_log"] == pytest.approx((2.08 + 1.98 + 1.95) / 3)
     assert (figures["cuda_graph"], figures["cuda_graph_share"]) == (False, 0.0)
     assert figures["log_median_tok_per_s"] == pytest.approx((52.79 + 50.39) / 2)
 
 
 def test_load_peaks() -> None:
-    figures = log_figures(summary(N4_GRAPH).windows)
+    figures = log_figures(summary(N4_GRAPH).lines)
     assert (figures["peak_running_req"], figures["peak_queue_req"]) == (48, 32)
     assert figures["accept_length_log"] == pytest.approx(1.0)
 
@@ -91,20 +91,20 @@ def test_accept_length_is_weighted_by_running_requests() -> None:
     # 40 steps of 1 request and 40 of 3: (1 * 2.0 + 3 * 3.0) / 4
     few = decode_line(accept_len="2.00")
     many = decode_line(accept_len="3.00").replace("#running-req: 1", "#running-req: 3")
-    assert log_figures(summary((few + many).encode()).windows)["accept_length_log"] == pytest.approx(2.75)
+    assert log_figures(summary((few + many).encode()).lines)["accept_length_log"] == pytest.approx(2.75)
 
 
 def test_the_share_of_lines_in_a_graph_counts_the_lines_that_say() -> None:
     on, off = decode_line(), decode_line().replace("cuda graph: True", "cuda graph: False")
     silent = decode_line().replace("cuda graph: True, ", "")
-    figures = log_figures(summary((on * 3 + off + silent).encode()).windows)
+    figures = log_figures(summary((on * 3 + off + silent).encode()).lines)
     assert (figures["cuda_graph"], figures["cuda_graph_share"]) == (True, 0.75)
-    silent_only = log_figures(summary(silent.encode()).windows)
+    silent_only = log_figures(summary(silent.encode()).lines)
     assert (silent_only["cuda_graph"], silent_only["cuda_graph_share"]) == (None, None)
 
 
 def test_a_plain_server_has_no_acceptance() -> None:
-    figures = log_figures(summary(PLAIN_DECODE.encode()).windows)
+    figures = log_figures(summary(PLAIN_DECODE.encode()).lines)
     assert figures["accept_length_log"] is None
     assert figures["accept_rate_printed"] is None
     assert figures["log_median_tok_per_s"] == 640.25
@@ -113,21 +113,21 @@ def test_a_plain_server_has_no_acceptance() -> None:
 def test_data_parallel_speeds_are_added_up_and_tensor_parallel_ones_are_not() -> None:
     ranks = [" DP0 TP0", " DP0 TP1", " DP1 TP2", " DP1 TP3"]
     text = "".join(PLAIN_DECODE.replace(" TP0", rank) for rank in ranks * 3)
-    figures = log_figures(summary(text.encode()).windows)
+    figures = log_figures(summary(text.encode()).lines)
     assert figures["log_median_tok_per_s"] == 2 * 640.25
     assert figures["num_windows"] == 6
 
 
 def test_idle_lines_are_left_out_of_speeds_and_counted() -> None:
     idle = decode_line().replace("101.50", "0.77")
-    figures = log_figures(summary((idle + decode_line() * 3).encode()).windows)
+    figures = log_figures(summary((idle + decode_line() * 3).encode()).lines)
     assert figures["log_median_tok_per_s"] == 101.5
     assert figures["log_client_tok_per_s"] == pytest.approx(101.5)
     assert (figures["num_windows"], figures["num_idle_windows"]) == (4, 1)
 
 
 def test_figures_of_a_vllm_log() -> None:
-    figures = log_figures(summary(VLLM_SPEC).windows)
+    figures = log_figures(summary(VLLM_SPEC).lines)
     assert figures["accept_length_log"] == 2.25
     assert figures["accept_rate_printed"] == pytest.approx(0.417)
     assert figures["log_median_tok_per_s"] == 55.5
@@ -136,8 +136,8 @@ def test_figures_of_a_vllm_log() -> None:
 
 
 def test_no_line_no_figure() -> None:
-    assert log_figures(summary(b"").windows) == {"num_windows": 0}
+    assert log_figures(summary(b"").lines) == {"num_windows": 0}
     torn = b"[2026-01-05 10:00:00 TP0] Decode batch, #running-req: 1, #token: 10, tok...\n"
-    figures = log_figures(summary(torn).windows)
+    figures = log_figures(summary(torn).lines)
     assert (figures["num_windows"], figures["num_truncated"]) == (1, 1)
     assert (figures["log_median_tok_per_s"], figures["accept_length_log"]) == (None, None)

@@ -6,7 +6,8 @@ import pytest
 from workbench.paths import recorded_dir
 from workbench.table import load_tables
 from workbench.table.columns import WINDOWS, frame
-from workbench.table.speeds import client_like_df, main_speeds_df
+from workbench.table.lines import lines_of
+from workbench.table.speeds import Level, client_like, main_speeds_df
 
 
 def _line(speed: float, *, running: int = 8, tokens: float | None = 80.0, **more: object) -> dict[str, object]:
@@ -26,24 +27,24 @@ def main_level_speeds(table: pd.DataFrame) -> tuple[float | None, float | None]:
     return (found[0], found[1]) if found else (None, None)
 
 
-def _at(table: pd.DataFrame, running: int) -> pd.Series:
-    return table.set_index("running_req").loc[running]
+def levels_of(table: pd.DataFrame) -> dict[int, Level]:
+    return client_like(lines_of(table))
 
 
 def test_client_like_speed_is_all_tokens_over_all_time() -> None:
     # 80 tokens in 1 s and 80 in 3 s
-    row = _at(client_like_df(windows(_line(80.0), _line(80.0 / 3))), 8)
-    assert row["client"] == pytest.approx(40.0)
-    assert row["median"] == pytest.approx((80 + 80 / 3) / 2)
+    row = levels_of(windows(_line(80.0), _line(80.0 / 3)))[8]
+    assert row.client == pytest.approx(40.0)
+    assert row.median == pytest.approx((80 + 80 / 3) / 2)
 
 
 def test_the_first_line_of_a_phase_is_counted_at_the_mean_of_both_loads() -> None:
     # One running before, 8 now: (1 + 8) / 2 / 8 of 80 tokens are 45, at 90 tok/s half a second; then 1 s.
     table = windows(_line(10.0, running=1, tokens=10.0), _line(90.0, opening=True, before_req=1), _line(80.0))
-    row = _at(client_like_df(table), 8)
-    assert (row["tokens"], row["seconds"], row["opening_s"]) == (125.0, 1.5, 0.5)
-    assert row["opening_share"] == pytest.approx(1 / 3)
-    assert row["num_windows"] == 2
+    row = levels_of(table)[8]
+    assert (row.tokens, row.seconds, row.opening_s) == (125.0, 1.5, 0.5)
+    assert row.opening_share == pytest.approx(1 / 3)
+    assert row.num_windows == 2
 
 
 def test_a_line_that_waited_is_left_out_and_its_time_is_kept() -> None:
@@ -51,21 +52,21 @@ def test_a_line_that_waited_is_left_out_and_its_time_is_kept() -> None:
         _line(0.77, running=1, tokens=10.0, opening=True, idle=True),
         *(_line(100.0, running=1, tokens=10.0) for _ in range(3)),
     ]
-    row = _at(client_like_df(windows(*lines)), 1)
-    assert (row["client"], row["median"]) == pytest.approx((100.0, 100.0))
-    assert row["num_windows"] == 3
-    assert row["left_out_s"] == pytest.approx(10 / 0.77)
+    row = levels_of(windows(*lines))[1]
+    assert (row.client, row.median) == pytest.approx((100.0, 100.0))
+    assert row.num_windows == 3
+    assert row.left_out_s == pytest.approx(10 / 0.77)
 
 
 def test_lines_without_speed_or_load_are_left_out() -> None:
     lines = [_line(80.0), _line(float("nan")), _line(0.0), _line(80.0, running=0)]
-    assert list(client_like_df(windows(*lines))["num_windows"]) == [1]
+    assert [level.num_windows for level in levels_of(windows(*lines)).values()] == [1]
 
 
 def test_where_the_tokens_are_not_known_only_the_median_is() -> None:
-    row = _at(client_like_df(windows(_line(80.0, tokens=None), _line(60.0, tokens=None))), 8)
-    assert row["median"] == 70.0
-    assert pd.isna(row["client"])
+    row = levels_of(windows(_line(80.0, tokens=None), _line(60.0, tokens=None)))[8]
+    assert row.median == 70.0
+    assert row.client is None
     assert main_level_speeds(windows(_line(80.0, tokens=None))) == (80.0, None)
 
 
@@ -84,7 +85,7 @@ def test_ranks_are_added_up_each_at_its_own_load() -> None:
 def test_no_line_no_speed() -> None:
     assert main_level_speeds(windows()) == (None, None)
     assert main_level_speeds(windows(_line(0.77, idle=True))) == (None, None)
-    assert client_like_df(windows()).empty
+    assert levels_of(windows()) == {}
 
 
 # By zcat, grep, sort and awk over the recorded logs: the median speed of all lines with 8 and 32 running requests.
@@ -95,8 +96,8 @@ MEDIANS = {"base": (7072.11, 25731.16), "eagle-flag": (3037.43, 10918.755), "sim
 def test_runs_and_logs_give_one_number(server: str) -> None:
     tables = load_tables(recorded_dir() / "h200_smollm2")
     runs = tables.runs.set_index("run_id")
-    levels = client_like_df(tables.logs["h200_smollm2", server].windows)
+    levels = client_like(tables.logs["h200_smollm2", server].lines)
     for load, median in zip((8, 32), MEDIANS[server], strict=True):
         assert runs.loc[f"{server}-c{load}", "log_median_tok_per_s"] == pytest.approx(median)
-        assert _at(levels, load)["median"] == pytest.approx(median)
-        assert runs.loc[f"{server}-c{load}", "log_client_tok_per_s"] == pytest.approx(_at(levels, load)["client"])
+        assert levels[load].median == pytest.approx(median)
+        assert runs.loc[f"{server}-c{load}", "log_client_tok_per_s"] == pytest.approx(levels[load].client)

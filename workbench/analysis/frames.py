@@ -101,6 +101,13 @@ def positions(ids: npt.NDArray[np.intp], num_groups: int) -> list[npt.NDArray[np
     return np.split(order, np.cumsum(np.bincount(ids, minlength=num_groups))[:-1]) if num_groups else []
 
 
+def means_by(groups: Floats, values: Floats) -> dict[int, float]:
+    """The mean of the known values of each group, by its number, ascending; groups without any are left out."""
+    known = ~(np.isnan(groups) | np.isnan(values))
+    means = pd.Series(values[known]).groupby(groups[known].astype(np.int64)).mean()
+    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
+
+
 @lru_cache(maxsize=8)  # runs of one campaign mostly share their numbers of prompts and passes
 def resample_weights(clusters: int, n_boot: int, seed: int) -> Floats:
     """How often each cluster is drawn in each bootstrap replicate, shape (n_boot, clusters); not to be written to."""

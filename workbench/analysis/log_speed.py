@@ -13,13 +13,13 @@ for one that spent part of its phases at other loads. The second one's speedup a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Row, records, typed
-from workbench.table.speeds import client_like_df
+from workbench.analysis.frames import Row, typed
+from workbench.table.lines import Lines, lines_of
+from workbench.table.speeds import Level, client_like
 
 MIN_WINDOWS = 5  # lines an arm needs at a load
 MARGIN = 1 / 0.9  # one pass of one log: nearer to 1 than this (0.90 to 1.11) says nothing
@@ -48,11 +48,14 @@ def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.D
     ``*_opening_share`` is the share of the time at that load that the first lines of phases take: prefill, cold starts
     and the ramp. Speeds are those of one data parallel rank. ``verdict`` is win, loss or not decidable.
     """
-    if _by_the_clock(spec_windows) and _by_the_clock(base_windows):
-        spec_windows, base_windows = _equal_times(spec_windows), _equal_times(base_windows)
-    spec, base = client_like_df(spec_windows), client_like_df(base_windows)
-    both = spec.merge(base, on="running_req", suffixes=("_spec", "_base")).sort_values("running_req")
-    return typed(_compared(both), LOG_SPEED)
+    return typed(log_speeds(lines_of(spec_windows), lines_of(base_windows)), LOG_SPEED)
+
+
+def log_speeds(spec: Lines, base: Lines) -> list[Row]:
+    """The rows of `log_speed_df`, ``None`` for whatever is missing."""
+    by_the_clock = _by_the_clock(spec) and _by_the_clock(base)
+    here, there = (client_like(lines, by_the_clock=by_the_clock) for lines in (spec, base))
+    return [_compared(load, here[load], there[load]) for load in here if load in there]
 
 
 def agreed_verdict(client: float, median: float, *, said: str | None = None) -> tuple[str, str]:
@@ -93,58 +96,50 @@ def both_speedups(whole_log: float, median: float) -> str:
     return first if first == second else f"{first} over the whole log, {second} by the median line"
 
 
-def _compared(both: pd.DataFrame) -> Iterator[Row]:
-    for level in records(both):
-        client = _ratio(level["client_spec"], level["client_base"])
-        median = _ratio(level["median_spec"], level["median_base"])
-        verdict, reason = agreed_verdict(client, median, said=both_speedups(client, median))
-        if math.isnan(client):
-            reason = "the lines of one log do not tell their time"
-        few = min(level["num_windows_spec"], level["num_windows_base"])
-        if few < MIN_WINDOWS:
-            verdict, reason = "not decidable", f"only {few} decode lines in one arm; {reason}"
-        yield {
-            "running_req": level["running_req"],
-            "client_speedup": client,
-            "median_speedup": median,
-            "spec_client_tok_per_s": level["client_spec"],
-            "base_client_tok_per_s": level["client_base"],
-            "spec_median_tok_per_s": level["median_spec"],
-            "base_median_tok_per_s": level["median_base"],
-            "spec_opening_share": level["opening_share_spec"],
-            "base_opening_share": level["opening_share_base"],
-            "num_windows_spec": level["num_windows_spec"],
-            "num_windows_base": level["num_windows_base"],
-            "decidable": verdict != "not decidable",
-            "verdict": verdict,
-            "reason": reason + _openings(level),
-        }
+def _compared(load: int, spec: Level, base: Level) -> Row:
+    client, median = _ratio(spec.client, base.client), _ratio(spec.median, base.median)
+    verdict, reason = agreed_verdict(client, median, said=both_speedups(client, median))
+    if math.isnan(client):
+        reason = "the lines of one log do not tell their time"
+    few = min(spec.num_windows, base.num_windows)
+    if few < MIN_WINDOWS:
+        verdict, reason = "not decidable", f"only {few} decode lines in one arm; {reason}"
+    return {
+        "running_req": load,
+        "client_speedup": None if math.isnan(client) else client,
+        "median_speedup": None if math.isnan(median) else median,
+        "spec_client_tok_per_s": spec.client,
+        "base_client_tok_per_s": base.client,
+        "spec_median_tok_per_s": spec.median,
+        "base_median_tok_per_s": base.median,
+        "spec_opening_share": spec.opening_share,
+        "base_opening_share": base.opening_share,
+        "num_windows_spec": spec.num_windows,
+        "num_windows_base": base.num_windows,
+        "decidable": verdict != "not decidable",
+        "verdict": verdict,
+        "reason": reason + _openings(spec, base),
+    }
 
 
-def _by_the_clock(windows: pd.DataFrame) -> bool:
+def _by_the_clock(lines: Lines) -> bool:
     """Lines of vLLM come every so many seconds and do not tell their tokens."""
-    return bool((windows["gen_tok_per_s"] > 0).any()) and bool(windows["window_tokens"].isna().all())
-
-
-def _equal_times(windows: pd.DataFrame) -> pd.DataFrame:
-    """Lines by the clock all stand for the same time, here 1: their tokens are as their speeds."""
-    return windows.assign(window_tokens=windows["gen_tok_per_s"])
+    return bool((lines["gen_tok_per_s"] > 0).any()) and bool(np.isnan(lines["window_tokens"]).all())
 
 
 def _ratio(spec: float | None, base: float | None) -> float:
     return spec / base if spec is not None and base else math.nan
 
 
-def _openings(level: Row) -> str:
+def _openings(spec: Level, base: Level) -> str:
     """Where the time went that only a client sees."""
-    shares = {arm: level[f"opening_share_{arm}"] for arm in ("spec", "base")}
-    known = {arm: share for arm, share in shares.items() if isinstance(share, float) and np.isfinite(share)}
+    shares = {"speculative": spec.opening_share, "plain": base.opening_share}
+    known = {arm: share for arm, share in shares.items() if share is not None and math.isfinite(share)}
     said = ""
     if any(share >= 0.1 for share in known.values()):
-        names = {"spec": "speculative", "base": "plain"}
-        parts = ", ".join(f"{share:.0%} of the {names[arm]} arm's time" for arm, share in known.items())
+        parts = ", ".join(f"{share:.0%} of the {arm} arm's time" for arm, share in known.items())
         said += f"; the first lines of phases (prefill, cold start, ramp) take {parts}"
-    left_out = sum(level[f"left_out_s_{arm}"] for arm in ("spec", "base"))
+    left_out = spec.left_out_s + base.left_out_s
     if left_out > 0:
         said += f"; {left_out:.1f} s of waiting or start-up left out"
     return said

@@ -9,16 +9,19 @@ over all time then says what this load costs, break-even between prefills what a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.frames import Floats, Row, most, positions, records, typed
+from workbench.analysis.frames import Row, most, positions, records, typed
 from workbench.analysis.pairing import pairs
 from workbench.analysis.remembered import Part, remembered
 from workbench.analysis.wording import span
 from workbench.table import Tables
+from workbench.table.lazy import Piece
+from workbench.table.lines import Flags, Floats, Lines, lines_of
 
 MIN_LINES = 5
 """Lines without a prefill that a median needs."""
@@ -61,7 +64,7 @@ def prefills_df(windows: pd.DataFrame, by: Sequence[str] = (), *, always_busy: b
     Parameters
     ----------
     by
-        Columns that tell apart what is measured together, as in `workbench.table.speeds.client_like_df`.
+        Columns that tell apart what is measured together. Nothing for the windows of one log.
     always_busy
         The client sent the next request as soon as one had ended: the first line of a phase then holds a prefill and
         hardly any waiting, except after a flush of the cache. Otherwise first lines are left out.
@@ -73,59 +76,47 @@ def prefills_df(windows: pd.DataFrame, by: Sequence[str] = (), *, always_busy: b
         steps), clean_step_ms (the same of lines without a prefill, missing for fewer than `MIN_LINES`), prefill_share
         (of the time, what steps of that length leave), prefill_ms (of one prefill batch).
     """
-    keys, columns = [*by, "running_req"], {**{name: str(windows[name].dtype) for name in by}, **_BY_LOAD}
-    lines = _steps(windows, by, "fresh" if always_busy else "opening")
-    # A table for each of the many loads of a log would take longer than all the sums.
-    prefills, seconds, steps = (lines[name].to_numpy(np.float64) for name in ("prefills", "seconds", "steps"))
-    loads = lines.groupby(keys, dropna=False)
-    found = positions(np.asarray(loads.ngroup(), dtype=np.intp), loads.ngroups)
-    first = lines[keys].take([places[0] for places in found]).to_dict("records")
+    columns = {**{name: str(windows[name].dtype) for name in by}, **_BY_LOAD}
+    if not by:
+        return typed(prefills_by_load(lines_of(windows), always_busy=always_busy), columns)
     rows = [
-        {**key, **_at_one_load(prefills[places], seconds[places], steps[places])}
-        for key, places in zip(first, found, strict=True)
+        {**dict(zip(by, key, strict=True)), **row}
+        for key, own in windows.groupby([*by], dropna=False)
+        for row in prefills_by_load(lines_of(own), always_busy=always_busy)
     ]
     return typed(rows, columns)
 
 
-def _steps(windows: pd.DataFrame, by: Sequence[str], without: str) -> pd.DataFrame:
-    """Steps and seconds of the lines that tell both."""
-    told = (windows["running_req"] > 0) & (windows["window_tokens"] > 0) & (windows["window_s"] > 0)
-    told &= windows["prefills"].notna()
+def prefills_by_load(lines: Lines, *, always_busy: bool = False) -> list[Row]:
+    """The rows of `prefills_df` of what was measured together, ``None`` for whatever is missing."""
+    used = lines.only(_told(lines, "fresh" if always_busy else "opening"))
+    running = used["running_req"]
+    steps = used["window_tokens"] / (running * np.nan_to_num(used["accept_len"], nan=1.0))
+    loads, load = np.unique(running, return_inverse=True)
+    told = used["prefills"], used["window_s"], steps
+    found = (_at_one_load(*(column[chosen] for column in told)) for chosen in positions(load, len(loads)))
+    return [row | {"running_req": int(running)} for running, row in zip(loads, found, strict=True)]
+
+
+def _told(lines: Lines, without: str) -> Flags:
+    """The lines that tell both steps and seconds."""
+    length = lines["accept_len"]
+    told = (lines["running_req"] > 0) & (lines["window_tokens"] > 0) & (lines["window_s"] > 0)
+    told &= ~np.isnan(lines["prefills"]) & ~lines.flag("idle") & ~lines.flag(without)
     # Of a speculative line without its accept length, or with one of 0, the steps are not known.
-    told &= windows["accept_len"].notna() | ~_speculative(windows, by)
-    told &= ~(windows["accept_len"] <= 0).fillna(False)
-    used = windows[told.fillna(False) & ~windows["idle"].fillna(False) & ~windows[without].fillna(False)]
-    running, tokens, seconds = (
-        used[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("running_req", "window_tokens", "window_s")
-    )
-    length = np.nan_to_num(used["accept_len"].to_numpy(dtype=np.float64, na_value=np.nan), nan=1.0)
-    return pd.DataFrame(
-        {
-            **{name: used[name] for name in (*by, "running_req", "prefills")},
-            "steps": tokens / (running * length),
-            "seconds": seconds,
-        },
-        index=used.index,
-    )
-
-
-def _speculative(windows: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
-    """Whether any line of what was measured together tells an accept length."""
-    length = windows["accept_len"]
-    if by:
-        return length.groupby([windows[name] for name in by], dropna=False).transform("count") > 0
-    return pd.Series(bool(length.notna().any()), index=windows.index)
+    is_speculative = not np.isnan(length).all()
+    return told & (length > 0 if is_speculative else True)
 
 
 def _at_one_load(prefills: Floats, seconds: Floats, steps: Floats) -> Row:
-    clean, met, all_s, all_steps = prefills == 0, int(prefills.sum()), seconds.sum(), steps.sum()
+    clean, met, all_s, all_steps = prefills == 0, int(prefills.sum()), float(seconds.sum()), float(steps.sum())
     num_clean = int(clean.sum())
-    row: Row = {"num_windows": len(steps), "num_clean": num_clean, "prefills": met}
+    row: Row = dict.fromkeys(_BY_LOAD) | {"num_windows": len(steps), "num_clean": num_clean, "prefills": met}
     row["step_ms"] = 1e3 * all_s / all_steps
     if num_clean < MIN_LINES:
         return row
     step = float(seconds[clean].sum() / steps[clean].sum())
-    taken = max(0.0, float(all_s - step * all_steps))
+    taken = max(0.0, all_s - step * all_steps)
     row |= {"clean_step_ms": 1e3 * step, "prefill_share": taken / all_s}
     return row | ({"prefill_ms": 1e3 * taken / met} if met else {})
 
@@ -162,12 +153,18 @@ def _by_run(tables: Tables) -> list[Row]:
     rows: list[Row] = []
     for campaign in tables.campaigns:
         parts: list[Part] = [
-            (piece.made_from, lambda piece=piece: records(prefills_df(piece.read(), by, always_busy=True)))  # type: ignore[misc]
-            for piece in tables.pieces
-            if piece.campaign == campaign
+            (piece.made_from, partial(_of_piece, piece)) for piece in tables.pieces if piece.campaign == campaign
         ]
         rows += [row for found in remembered("prefills", campaign, parts) for row in cast(list[Row], found)]
     return rows
+
+
+def _of_piece(piece: Piece) -> list[Row]:
+    return [
+        {"campaign": piece.campaign, "run_id": run_id, **row}
+        for run_id, lines in sorted(piece.read().items())
+        for row in prefills_by_load(lines, always_busy=True)
+    ]
 
 
 def _beside(run: Row, here: Row, there: Sequence[Row], break_even: float | None) -> Row:

@@ -31,8 +31,9 @@ from workbench.table.columns import (
     frame,
 )
 from workbench.table.kept import Held, HeldLog, hold
-from workbench.table.lazy import Lazy, LogEntry, Logs, OfRuns, Piece
+from workbench.table.lazy import LogEntry, Logs, OfRuns, Piece
 from workbench.table.logs import LogSummary, summarise_log
+from workbench.table.put_off import Lazy
 from workbench.table.reading import LogRead, RunRead, RunsReader, windows_of
 from workbench.table.side_checks import SideChecks, read_side_checks
 

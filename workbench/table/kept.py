@@ -16,8 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
@@ -30,11 +32,14 @@ from workbench.table.columns import REQUESTS, SETTINGS, Column
 from workbench.table.current import Place, State, hash_text
 from workbench.table.filling import CHUNK_RUNS, problems_of, read_missing
 from workbench.table.lazy import LogEntry, OfRuns, Piece
+from workbench.table.lines import Lines, lines_in
 from workbench.table.logs import LogSummary, summarise_log
-from workbench.table.reading import RunRead, windows_of
+from workbench.table.reading import RunRead, in_spans, windows_of
 from workbench.table.shelf import Entry, Segment, open_segments, write_segment
 
 _FEW_SEGMENTS = 8
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 _PACKAGE = Path(__file__).parent.parent
 _READERS = ("errors.py", "files.py", "spec.py", "store.py", "parse", "sglang_rules", "table")
 
@@ -241,13 +246,25 @@ def _held_log(campaign: Path, path: Path, run: Entry, segment: Segment) -> HeldL
 
 
 def _summary(segment: Segment, at: int, read_again: Callable[[], LogSummary]) -> LogSummary:
-    """What was kept of a log, read from the log itself where that cannot be used."""
+    """What was kept of a log, read from the log itself where that cannot be used; its windows when asked for."""
     if segment.logs[at]["text"] is None:
         return read_again()
     try:
-        return segment.summary(at)
+        said = segment.without_windows(at)
     except _DAMAGED:
         return read_again()
+    again = cache(read_again)
+    windows = partial(_or_else, partial(segment.windows, at), lambda: again().windows)
+    columns = partial(_or_else, partial(segment.columns, at), lambda: again().lines)
+    lines = lines_in(columns, segment.logs[at]["num_windows"])
+    return said.put_off({"windows": windows}).but(lines=lines)
+
+
+def _or_else(read: Callable[[], _T], other: Callable[[], _U]) -> _T | _U:
+    try:
+        return read()
+    except _DAMAGED:
+        return other()
 
 
 def _read_again(campaign: Path, path: Path, server_id: str) -> LogSummary:
@@ -279,11 +296,20 @@ def _windows(logs: Mapping[Path, HeldLog], sharing: Mapping[Path, Sequence[Entry
     )
 
 
+def _lines(entry: LogEntry | None, runs: Sequence[Entry]) -> dict[str, Lines]:
+    if entry is None:
+        return {}
+    lines, places = entry.read().lines, dict[str, list[npt.NDArray[np.intp]]]()
+    for run in runs:
+        places.setdefault(run["run_id"], []).append(np.flatnonzero(in_spans(run["spans"], lines["offset"])))
+    return {run_id: lines.only(np.concatenate(found)) for run_id, found in places.items()}
+
+
 def _piece(campaign: str, path: Path, logs: Mapping[Path, HeldLog], runs: Sequence[Entry]) -> Piece:
     entry = logs[path].entry
     known = None if entry is None or entry.made_from is None else entry.made_from
     spans = hash_text(json.dumps([(run["run_id"], run["server_id"], run["spans"]) for run in runs]))
-    return Piece(campaign, partial(_windows, logs, {path: runs}), None if known is None else f"{known} {spans}")
+    return Piece(campaign, partial(_lines, entry, runs), None if known is None else f"{known} {spans}")
 
 
 # --- tidying up --------------------------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,8 @@ import pandas as pd
 from workbench.parse.records import LogEvent, LogKind, ParseCounts, Record, StartupFacts
 from workbench.parse.server_log import CountsBuilder, FactsBuilder, iter_stretches, kind_of
 from workbench.parse.stretches import Stretch
+from workbench.table.lines import Floats, Lines, lines_of
+from workbench.table.put_off import Lazy
 from workbench.table.speeds import main_speed, main_speeds_df
 from workbench.table.starts import StartsBuilder
 from workbench.table.windows import WindowsBuilder, possible_time
@@ -19,9 +20,11 @@ from workbench.table.windows import WindowsBuilder, possible_time
 MAX_EVENTS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class LogSummary:
+@dataclass(frozen=True)
+class LogSummary(Lazy):
     """What one server log says. ``windows`` has the WINDOWS columns, ``events`` are cut at `MAX_EVENTS`.
+
+    ``lines`` are the windows as arrays.
 
     ``num_impossible`` counts decode lines whose accept length no server can have; there it is missing in ``windows``.
     ``starts_before`` counts the servers that the text holds before the one that is told of here, whose first line is
@@ -39,6 +42,10 @@ class LogSummary:
     starts_before: int = 0
     first_line: int = 1
     incomplete: str = ""
+    lines: Lines = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.__dict__["lines"] = lines_of(self.windows)
 
 
 def summarise_log(
@@ -99,27 +106,26 @@ def _since(before: ParseCounts, now: ParseCounts) -> ParseCounts:
     return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in names})
 
 
-def log_figures(windows: pd.DataFrame) -> Mapping[str, object]:
-    """Figures of the windows of one log or run; see `log_figures_by`."""
-    if windows.empty:
+def log_figures(lines: Lines) -> Mapping[str, object]:
+    """Figures of the decode lines of one log; see `log_figures_by`."""
+    if not len(lines):
         return NO_LINES
-    length, rate = (
-        windows[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("accept_len", "accept_rate_printed")
-    )
-    weight = np.clip(windows["running_req"].to_numpy(dtype=np.float64, na_value=1.0), 1.0, None)
-    known, graph = np.isfinite(length), windows["cuda_graph"].dropna()
+    length, rate, graph = lines["accept_len"], lines["accept_rate_printed"], lines["cuda_graph"]
+    running = lines["running_req"]
+    weight = np.clip(np.where(np.isnan(running), 1.0, running), 1.0, None)
+    known, graph = np.isfinite(length), graph[~np.isnan(graph)]
     weighed = float(weight[known].sum())
     share = float(graph.mean()) if len(graph) else None
-    ranks = [main_speed(part) for _, part in windows.groupby("dp_rank", dropna=True)]
-    peaks = {name: windows[name].max() for name in ("running_req", "queue_req")}
+    rank = lines["dp_rank"]
+    ranks = [main_speed(lines.only(rank == number)) for number in np.unique(rank[~np.isnan(rank)])]
     return {
-        "num_windows": len(windows),
-        "num_idle_windows": int(windows["idle"].fillna(False).sum()),
-        "num_truncated": int(windows["truncated"].fillna(False).sum()),
+        "num_windows": len(lines),
+        "num_idle_windows": int(lines.flag("idle").sum()),
+        "num_truncated": int(lines.flag("truncated").sum()),
         "cuda_graph_share": share,
         "accept_rate_printed": float(np.nanmean(rate)) if np.isfinite(rate).any() else None,
-        "peak_running_req": None if pd.isna(peaks["running_req"]) else int(peaks["running_req"]),
-        "peak_queue_req": None if pd.isna(peaks["queue_req"]) else int(peaks["queue_req"]),
+        "peak_running_req": _peak(running),
+        "peak_queue_req": _peak(lines["queue_req"]),
         "accept_length_log": float((length[known] * weight[known]).sum()) / weighed if weighed else None,
         "cuda_graph": None if share is None else share >= 0.5,
         "log_median_tok_per_s": _sum_known(median for median, _ in ranks),
@@ -127,8 +133,12 @@ def log_figures(windows: pd.DataFrame) -> Mapping[str, object]:
     }
 
 
-def _sum_known(values: Iterable[float]) -> float | None:
-    known = [value for value in values if not math.isnan(value)]
+def _peak(values: Floats) -> int | None:
+    return None if np.isnan(values).all() else int(np.nanmax(values))
+
+
+def _sum_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 

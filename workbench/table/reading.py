@@ -19,6 +19,7 @@ from workbench.spec import Drafter
 from workbench.store import RunFolder, read_gpu, read_metrics, read_requests
 from workbench.table.agreement import disagreement, spans_beyond
 from workbench.table.columns import WINDOWS, frame
+from workbench.table.lines import Floats
 from workbench.table.logs import NO_LINES, LogSummary, log_figures_by, summarise_log
 from workbench.table.requests import request_rows
 from workbench.table.runs import run_row
@@ -233,7 +234,7 @@ def _num_retractions(run: RunFolder, log: LogSummary) -> int:
     return int(in_spans(run.status.log_spans, np.array(retracted, dtype="int64")).sum())
 
 
-def in_spans(spans: Spans, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def in_spans(spans: Spans, offsets: npt.NDArray[np.int64] | Floats) -> npt.NDArray[np.bool_]:
     """Which byte offsets of the log belong to the run; a run without spans owns the whole log."""
     inside = np.full(len(offsets), not spans)
     for start, end in spans:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,15 @@ from pydantic import ConfigDict, TypeAdapter
 from workbench.files import replacing
 from workbench.parse.records import LogEvent, LogKind, ParseCounts, StartupFacts
 from workbench.table.arrow import lists_of, schema_of, to_frame
-from workbench.table.columns import REQUESTS, SETTINGS, WINDOWS, Column
+from workbench.table.columns import REQUESTS, SETTINGS, WINDOWS, Column, frame
+from workbench.table.lines import Floats
 from workbench.table.logs import LogSummary
 
 _TABLES: Mapping[str, tuple[Column, ...]] = {"requests": REQUESTS, "settings": SETTINGS, "windows": WINDOWS}
 _SUFFIXES = (".json", ".logs.jsonl", *(f".{name}.parquet" for name in _TABLES))
 _LEFT_BEHIND_S = 3600.0
+_NUMBERS = [column.name for column in WINDOWS if column.dtype in {"int", "float", "bool"}]
+_NO_WINDOWS = frame(WINDOWS, [])
 Entry = dict[str, Any]
 
 
@@ -83,7 +86,19 @@ class Segment:
         table = schema_of(WINDOWS).empty_table() if group is None else self._tables["windows"].read_row_group(group)
         return to_frame(WINDOWS, table)
 
+    def columns(self, place: int) -> dict[str, Floats]:
+        """The numbers and flags of a log's windows, as in `workbench.table.lines`."""
+        group = self.logs[place]["group"]
+        if group is None:
+            return {name: np.zeros(0) for name in _NUMBERS}
+        table = self._tables["windows"].read_row_group(group, columns=_NUMBERS, use_threads=False)
+        return {name: _floats(table[name]) for name in _NUMBERS}
+
     def summary(self, place: int) -> LogSummary:
+        return replace(self.without_windows(place), windows=self.windows(place))
+
+    def without_windows(self, place: int) -> LogSummary:
+        """What a log says but its windows, of which there seem to be none."""
         begin, size = self.logs[place]["text"]
         self._texts.seek(begin)
         text = _TEXT.validate_json(self._texts.read(size))
@@ -94,7 +109,7 @@ class Segment:
             events=text.events,
             events_left_out=text.events_left_out,
             counts=text.counts,
-            windows=self.windows(place),
+            windows=_NO_WINDOWS,
             num_impossible=text.num_impossible,
         )
 
@@ -102,6 +117,11 @@ class Segment:
         """Take its files away, the index first."""
         for suffix in _SUFFIXES:
             _beside(self.index, suffix).unlink(missing_ok=True)
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    numbers = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+    return np.asarray(numbers.to_numpy(), dtype=np.float64)
 
 
 def open_segments(folder: Path) -> list[Segment]:

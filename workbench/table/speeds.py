@@ -8,97 +8,112 @@ all time of a load, as a client does. Both leave out the lines that waited (`idl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from workbench.table.lines import Flags, Floats, Lines, lines_of
 
-def client_like_df(windows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Client-like and median speed by running requests, of one data parallel rank.
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One load of one data parallel rank: what its lines add up to.
+
+    ``opening_s`` is the time of first lines, ``left_out_s`` that of lines that waited, ``num_windows`` counts the
+    others. Tokens and seconds are 0 where the log does not tell the tokens of a line (vLLM).
+    """
+
+    tokens: float
+    seconds: float
+    opening_s: float
+    left_out_s: float
+    median: float | None
+    num_windows: int
+
+    @property
+    def client(self) -> float | None:
+        """Client-like speed."""
+        return self.tokens / self.seconds if self.seconds > 0 else None
+
+    @property
+    def opening_share(self) -> float | None:
+        return self.opening_s / self.seconds if self.seconds > 0 else None
+
+
+def client_like(lines: Lines, *, by_the_clock: bool = False) -> dict[int, Level]:
+    """Client-like and median speed of the lines of one log by running requests, ascending.
 
     The step counter runs on between phases, so on average half of the first window of a phase (``opening``) belongs to
     the load before it: its tokens are taken at the mean of both loads.
 
     Parameters
     ----------
-    by
-        Columns that tell apart what is measured together: runs, ranks. Nothing for the windows of one log.
-
-    Returns
-    -------
-    DataFrame
-        ``by``, running_req, tokens, seconds, opening_s (time of first lines), left_out_s (time of lines that waited),
-        median, num_windows (lines counted), client, opening_share. Client-like figures are NaN where the log does not
-        tell the tokens of a line (vLLM).
+    by_the_clock
+        Lines all stand for the same time, here 1, as those of vLLM do: their tokens are as their speeds.
     """
-    if not by:
-        return _rates(_levels_of_one(_parts(windows, ())))
-    levels = (
-        _parts(windows, by)
-        .groupby([*by, "running_req"], as_index=False)
-        .agg(
-            tokens=("tokens", "sum"),
-            seconds=("seconds", "sum"),
-            opening_s=("opening_s", "sum"),
-            left_out_s=("left_out_s", "sum"),
-            median=("speed", "median"),
-            num_windows=("counted", "sum"),
-        )
-    )
-    return _rates(levels)
-
-
-def _rates(levels: pd.DataFrame) -> pd.DataFrame:
-    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
-    levels["opening_share"] = (levels["opening_s"] / levels["seconds"]).where(levels["seconds"] > 0)
-    return levels
-
-
-def _levels_of_one(parts: pd.DataFrame) -> pd.DataFrame:
-    """The same sums for one log: grouping by pandas takes longer than the sums where there are thousands of logs."""
-    running = parts["running_req"].to_numpy(dtype=np.int64)
-    loads, level = np.unique(running, return_inverse=True)
-    sums = {
-        name: np.bincount(level, weights=np.nan_to_num(parts[name].to_numpy()), minlength=len(loads))
+    told = _told(lines)
+    parts = _parts(lines.only(told), by_the_clock=by_the_clock)
+    loads, level = np.unique(parts["running_req"].astype(np.int64), return_inverse=True)
+    tokens, seconds, opening_s, left_out_s = (
+        np.bincount(level, weights=np.nan_to_num(parts[name]), minlength=len(loads)).tolist()
         for name in ("tokens", "seconds", "opening_s", "left_out_s")
+    )
+    counted = ~np.isnan(parts["speed"])
+    medians = _medians(parts["speed"][counted], level[counted], len(loads))
+    counts = np.bincount(level[counted], minlength=len(loads)).tolist()
+    levels = map(Level, tokens, seconds, opening_s, left_out_s, medians, counts)
+    return dict(zip(loads.tolist(), levels, strict=True))
+
+
+def _medians(values: Floats, group: npt.NDArray[np.intp], num_groups: int) -> list[float | None]:
+    """The median of each group; all at once, because one call a load takes longer than all the sorting."""
+    ordered = values[np.lexsort((values, group))]
+    sizes = np.bincount(group, minlength=num_groups)
+    begins = np.cumsum(sizes) - sizes
+    filled = sizes > 0
+    low, high = ((begins + (sizes - up) // 2)[filled] for up in (1, 0))
+    middle = iter(((ordered[low] + ordered[high]) / 2).tolist())
+    return [next(middle) if is_filled else None for is_filled in filled]
+
+
+def _told(lines: Lines) -> Flags:
+    """Lines that tell a load and a speed."""
+    return (lines["running_req"] > 0) & (lines["gen_tok_per_s"] > 0)
+
+
+def _parts(lines: Lines, *, by_the_clock: bool = False) -> dict[str, Floats]:
+    """What each of these lines adds to its load; the speed of those that waited is NaN."""
+    running, speed = lines["running_req"], lines["gen_tok_per_s"]
+    opening, waited = lines.flag("opening"), lines.flag("idle")
+    share = np.where(opening, (np.nan_to_num(lines["before_req"]) + running) / (2 * running), 1.0)
+    tokens = np.where(waited, 0.0, (speed if by_the_clock else lines["window_tokens"]) * share)
+    return {
+        "running_req": running,
+        "tokens": tokens,
+        "seconds": tokens / speed,
+        "opening_s": np.where(opening, tokens / speed, 0.0),
+        "left_out_s": np.where(waited, lines["window_s"], 0.0),
+        "speed": np.where(waited, np.nan, speed),
     }
-    speeds = parts["speed"].to_numpy()
-    counted = [speeds[(level == place) & ~np.isnan(speeds)] for place in range(len(loads))]
-    return pd.DataFrame(
-        {
-            "running_req": pd.array(loads, dtype="Int64"),
-            **sums,
-            "median": [float(np.median(values)) if len(values) else np.nan for values in counted],
-            "num_windows": np.bincount(level, weights=parts["counted"].to_numpy(), minlength=len(loads)).astype(
-                np.int64
-            ),
-        }
-    )
 
 
-def _parts(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """What each line that tells a load and a speed adds to its load."""
-    told = (windows["running_req"] > 0).fillna(False) & (windows["gen_tok_per_s"] > 0)
-    lines = windows[told.to_numpy(dtype=bool)]
-    running, before, speed, window_tokens, window_s = (
-        lines[name].to_numpy(dtype=np.float64, na_value=np.nan)
-        for name in ("running_req", "before_req", "gen_tok_per_s", "window_tokens", "window_s")
+def _client_like_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """`client_like` of what the columns ``by`` tell apart: runs, ranks."""
+    lines = lines_of(windows)
+    told = _told(lines)
+    parts = _parts(lines.only(told))
+    kept = windows.loc[told, [*by, "running_req"]]
+    held = kept.assign(**{name: parts[name] for name in ("tokens", "seconds", "speed")})
+    levels = held.groupby([*by, "running_req"], as_index=False).agg(
+        tokens=("tokens", "sum"),
+        seconds=("seconds", "sum"),
+        median=("speed", "median"),
+        num_windows=("speed", "count"),
     )
-    opening, waited = (lines[name].to_numpy(dtype=bool, na_value=False) for name in ("opening", "idle"))
-    share = np.where(opening, (np.nan_to_num(before) + running) / (2 * running), 1.0)
-    tokens = np.where(waited, 0.0, window_tokens * share)
-    return pd.DataFrame(
-        {
-            **{name: lines[name] for name in (*by, "running_req")},
-            "tokens": tokens,
-            "seconds": tokens / speed,
-            "opening_s": np.where(opening, tokens / speed, 0.0),
-            "left_out_s": np.where(waited, window_s, 0.0),
-            "speed": np.where(waited, np.nan, speed),
-            "counted": (~waited).astype(np.int64),
-        },
-        index=lines.index,
-    )
+    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
+    return levels
 
 
 def main_speeds_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -107,17 +122,16 @@ def main_speeds_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     Of two loads with as many lines the higher one. Columns median and client, indexed by ``by``; groups without any
     speed are left out.
     """
-    levels = client_like_df(windows, [*by, "dp_rank"])
+    levels = _client_like_df(windows, [*by, "dp_rank"])
     levels = levels[levels["num_windows"] > 0].sort_values(["num_windows", "running_req"])
     chosen = levels.groupby([*by, "dp_rank"]).tail(1)
     return chosen.groupby([*by])[["median", "client"]].sum(min_count=1)
 
 
-def main_speed(windows: pd.DataFrame) -> tuple[float, float]:
-    """The same of one data parallel rank of one log: median and client-like speed, NaN without any."""
-    levels = client_like_df(windows)
-    levels = levels[levels["num_windows"] > 0]
-    if levels.empty:
-        return float("nan"), float("nan")
-    main = levels.sort_values(["num_windows", "running_req"]).tail(1)
-    return float(main["median"].iloc[0]), float(main["client"].iloc[0])
+def main_speed(lines: Lines) -> tuple[float | None, float | None]:
+    """The same of one data parallel rank of one log: median and client-like speed, ``None`` without any."""
+    levels = client_like(lines)
+    main = max(levels, key=lambda load: (levels[load].num_windows, load), default=None)
+    if main is None or not levels[main].num_windows:
+        return None, None
+    return levels[main].median, levels[main].client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
 from workbench.analysis.diagnosis.reading import Case, Reading
@@ -85,7 +86,7 @@ def _speeds(log: Reading, whose: str) -> Iterator[_Row]:
         reached = log.speed_at(level)
         if reached is None:
             continue
-        lines = count(int((log.busy["running_req"] == level).sum()), "decode line")
+        lines = count(log.lines_at(level), "decode line")
         at = f"at {load(level, log.ranks_at(level))} running"
         yield f"{whose}speed {at}", reached, number(reached), "tok/s", f"median of {lines}"
         length = log.accept_length_at(level)
@@ -111,7 +112,7 @@ def _reading(log: Reading) -> Iterator[_Row]:
     yield "lines read", counts.lines, f"{counts.lines:,}", "", "log"
     yield "decode lines", counts.decode, f"{counts.decode:,}", "", "log"
     for name, seen in (
-        ("idle decode lines, left out of speeds", int(log.windows["idle"].sum())),
+        ("idle decode lines, left out of speeds", int(log.lines.flag("idle").sum())),
         ("lines cut off", counts.truncated),
         ("batch lines not understood", counts.unparsed_batch_lines),
         ("bytes that are no UTF-8", counts.undecodable_bytes),
@@ -143,7 +144,7 @@ def _open_points(log: Reading) -> Iterator[str]:
         known = "" if bracket is None else f" (the layout says {bracket[0]} to {bracket[1]})"
         asked = "" if log.is_on_cpu else "pip show sglang, or "
         yield f"the exact SGLang version{known}: {asked}version in GET /server_info"
-    if not log.is_on_cpu and not len(log.graph_on) and len(log.windows):
+    if not log.is_on_cpu and not len(log.graph_on) and len(log.lines):
         yield "whether CUDA graphs were on: lines before SGLang 0.4.6.post5 and cut ones do not say"
 
 
@@ -168,7 +169,7 @@ def _open_speculation(case: Case, *, has_draft_checks: bool) -> Iterator[str]:
     ]
     if missing:
         yield f"{' and '.join(missing)} in use: the server_args line or GET /server_info states them"
-    if log.facts.rate_definition is RateDefinition.UNKNOWN and log.windows["accept_rate_printed"].notna().any():
+    if log.facts.rate_definition is RateDefinition.UNKNOWN and not np.isnan(log.lines["accept_rate_printed"]).all():
         yield "what the printed accept rate means: it has three definitions by version; use accept length"
     if log.draft_weights is None:
         yield "the drafter's class: the second 'Load weight end' line of the start-up names it"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
 from workbench.analysis.diagnosis.model import Finding
 from workbench.analysis.diagnosis.speeds import LevelSpeed, level_speeds
-from workbench.analysis.frames import Row, records
-from workbench.analysis.prefills import prefills_df
+from workbench.analysis.frames import Row, means_by
+from workbench.analysis.prefills import prefills_by_load
 from workbench.parse.records import EventKind, LogEvent, LogKind, StartupFacts, WeightBlock
+from workbench.table.lines import Flags, Floats, Lines
 from workbench.table.logs import LogSummary, log_figures
 
 NOTHING_ACCEPTED = 1.05  # accept length below which a drafter contributes nothing (untrained ones measure 1.02)
@@ -36,6 +39,10 @@ class Reading:
         return self.log.windows
 
     @property
+    def lines(self) -> Lines:
+        return self.log.lines
+
+    @property
     def is_vllm(self) -> bool:
         return self.log.kind is LogKind.VLLM
 
@@ -50,7 +57,7 @@ class Reading:
     @property
     def is_no_server_log(self) -> bool:
         """A text in which no line is one of SGLang's or vLLM's."""
-        return self.log.kind is LogKind.UNKNOWN and not len(self.windows) and not self.facts.server_args
+        return self.log.kind is LogKind.UNKNOWN and not len(self.lines) and not self.facts.server_args
 
     def arg(self, name: str) -> object:
         """A server argument, ``None`` when unset or not known."""
@@ -91,27 +98,31 @@ class Reading:
             return True
         if "speculative_algorithm" in self.facts.server_args:
             return self.algorithm is not None
-        if self.windows["accept_rate_printed"].notna().any():
+        if not np.isnan(self.lines["accept_rate_printed"]).all():
             return True
-        return False if len(self.windows) > self.num_cut else None
+        return False if len(self.lines) > self.num_cut else None
 
     @cached_property
     def num_cut(self) -> int:
         """Decode lines that are cut off or hold an accept length that is no number."""
-        return int(self.windows["truncated"].fillna(False).sum())
+        return int(self.lines.flag("truncated").sum())
 
     @cached_property
     def ranks(self) -> int:
         """Data parallel ranks, by the server arguments or the decode lines."""
-        return max(1, self.int_arg("dp_size") or 1, int(self.windows["dp_rank"].nunique()))
+        return max(1, self.int_arg("dp_size") or 1, len(_known(self.lines["dp_rank"])))
 
     def ranks_at(self, level: int) -> int:
         """Data parallel ranks that `speed_at` adds up."""
-        return int(self.busy.loc[self.busy["running_req"] == level, "dp_rank"].nunique())
+        return len(self._speeds_at(level))
+
+    def lines_at(self, level: int) -> int:
+        """Decode lines whose speed can be read, at this load."""
+        return int((self.busy["running_req"] == level).sum())
 
     @cached_property
     def figures(self) -> dict[str, object]:
-        return dict(log_figures(self.windows))
+        return dict(log_figures(self.lines))
 
     def figure(self, name: str) -> float | None:
         value = self.figures.get(name)
@@ -123,7 +134,7 @@ class Reading:
 
     @cached_property
     def num_accept_lines(self) -> int:
-        return int(self.windows["accept_len"].notna().sum())
+        return int((~np.isnan(self.lines["accept_len"])).sum())
 
     @cached_property
     def accept_rate(self) -> float | None:
@@ -135,22 +146,30 @@ class Reading:
         return (self.accept_length - 1) / self.facts.num_steps if self.facts.num_steps else None
 
     @cached_property
-    def busy(self) -> pd.DataFrame:
-        """Windows whose speed can be read."""
-        windows = self.windows
-        known = windows["gen_tok_per_s"].gt(0) & windows["running_req"].gt(0).fillna(False).astype(bool)
-        return windows[known & ~windows["idle"].astype(bool)]
+    def busy(self) -> Lines:
+        """Decode lines whose speed can be read."""
+        known = (self.lines["gen_tok_per_s"] > 0) & (self.lines["running_req"] > 0)
+        return self.lines.only(known & ~self.lines.flag("idle"))
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
-        """The loads (requests running) that hold most of the decode lines, ascending."""
-        counts = self.busy["running_req"].value_counts()
-        common = counts[counts >= max(1.0, 0.05 * counts.sum())].head(MAX_LEVELS)
-        return tuple(sorted(int(level) for level in common.index))
+        """The loads (requests running) that hold most of the decode lines, ascending; of equal ones the first met."""
+        loads, first, counts = np.unique(self.busy["running_req"], return_index=True, return_counts=True)
+        common = [place for place in np.lexsort((first, -counts)) if counts[place] >= max(1.0, 0.05 * len(self.busy))]
+        return tuple(sorted(int(loads[place]) for place in common[:MAX_LEVELS]))
 
     def speed_at(self, level: int) -> float | None:
         """Median speed with ``level`` requests running on each data parallel rank, summed over the ranks."""
-        return self._speeds.get(level)
+        speeds = self._speeds_at(level)
+        return math.fsum(speeds) if speeds else None
+
+    def _speeds_at(self, level: int) -> tuple[float, ...]:
+        """The median speed of each data parallel rank."""
+        if level not in self._speeds:
+            there = self.busy.only(self.busy["running_req"] == level)
+            rank, speed = there["dp_rank"], there["gen_tok_per_s"]
+            self._speeds[level] = tuple(float(np.median(speed[rank == number])) for number in _known(rank))
+        return self._speeds[level]
 
     def accept_length_at(self, level: int) -> float | None:
         return self._accept_lengths.get(level)
@@ -160,7 +179,7 @@ class Reading:
         """By load; nothing for a speculative log that does not tell its accept lengths, and so not its cycles."""
         if self.is_speculative and self.accept_length is None:
             return {}
-        return {row["running_req"]: row for row in records(prefills_df(self.windows))}
+        return {row["running_req"]: row for row in prefills_by_load(self.lines)}
 
     @cached_property
     def over_all_loads(self) -> str:
@@ -170,14 +189,12 @@ class Reading:
         return ", over all loads," if is_mixed else ""
 
     @cached_property
-    def _speeds(self) -> dict[int, float]:
-        medians = self.busy.groupby(["running_req", "dp_rank"])["gen_tok_per_s"].median()
-        return _by_level(medians.groupby(level=0).sum())
+    def _speeds(self) -> dict[int, tuple[float, ...]]:
+        return {}
 
     @cached_property
     def _accept_lengths(self) -> dict[int, float]:
-        means = self.windows.groupby("running_req")["accept_len"].mean().dropna()
-        return _by_level(means)
+        return means_by(self.lines["running_req"], self.lines["accept_len"])
 
     @cached_property
     def running_limit(self) -> int | None:
@@ -200,13 +217,15 @@ class Reading:
         return max(captured, default=None)
 
     @cached_property
-    def graph_on(self) -> pd.Series:
+    def graph_on(self) -> Flags:
         """The graph flag of the decode lines that carry one."""
-        return self.windows["cuda_graph"].dropna().astype(bool)
+        stated = self.lines["cuda_graph"]
+        return np.asarray(stated[~np.isnan(stated)] == 1, dtype=np.bool_)
 
 
-def _by_level(values: pd.Series) -> dict[int, float]:
-    return dict(zip(values.index.astype(int).tolist(), values.astype(float).tolist(), strict=True))
+def _known(values: Floats) -> Floats:
+    """The different values, ascending."""
+    return np.unique(values[~np.isnan(values)])
 
 
 @dataclass(frozen=True)
@@ -245,7 +264,7 @@ class Case:
         """Both logs at the loads that hold most of this one; empty where they cannot be compared."""
         if not self.is_pair or self.baseline is None:
             return ()
-        common = level_speeds(self.log.windows, self.baseline.windows, ranks=self.log.ranks)
+        common = level_speeds(self.log.lines, self.baseline.lines, ranks=self.log.ranks)
         return tuple(item for item in common if item.level in self.log.levels)
 
     @cached_property

@@ -43,10 +43,10 @@ def unusable_baseline(case: Case) -> Iterator[Finding]:
         )
     elif case.log.is_speculative is False:
         yield _unusable("Neither log is speculative", "give the speculative server's log as LOG", is_fault=False)
-    elif base.is_speculative is None and len(base.windows):
+    elif base.is_speculative is None and len(base.lines):
         yield _unusable(
             f"Whether the baseline log speculates is not known: {base.num_cut:,} of "
-            f"{count(len(base.windows), 'decode line')} are cut or unreadable",
+            f"{count(len(base.lines), 'decode line')} are cut or unreadable",
             "give the baseline log as the server printed it, with its first lines",
         )
     elif not len(base.busy) and base.is_vllm:
@@ -81,7 +81,7 @@ def not_comparable(case: Case) -> Iterator[Finding]:
     if not len(log.busy):
         how = "with its 'Avg generation throughput' lines" if log.is_vllm else "--decode-log-interval 10"
         yield _refused(
-            f"this log has no usable speed in {count(len(log.windows), 'decode line')}",
+            f"this log has no usable speed in {count(len(log.lines), 'decode line')}",
             f"give a stretch of this server's log under load: requests of at least 256 tokens, {how}",
         )
     elif len(base.busy) and log.log.kind is not base.log.kind:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-import pandas as pd
+import numpy as np
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.words import at_line
+from workbench.analysis.frames import means_by
 from workbench.analysis.wording import count, one_of
 from workbench.parse.records import RateDefinition
+from workbench.table.lines import Lines
 
 # Accept lengths of chains in data/reference_points.csv that were measured on benchmarks: 1.48 to 3.48, 46 of 59 of them
 # 2.3 to 3.3.
@@ -23,6 +25,7 @@ WASTED = 4  # draft tokens per accepted token
 CONTEXT_EDGES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 30)
 NOTABLE_SHARE = 0.1  # of the decode lines; below it an odd value is a passing accident
 MIN_LINES = 5  # decode lines that an average of a part of the log needs
+_CONTEXTS = [f"{low:,} to {high:,}" for low, high in pairwise(CONTEXT_EDGES)]
 _EAGLE_FAMILY = {None, "EAGLE", "EAGLE3", "NEXTN"}
 _CHECK = "workbench check DRAFT_DIR --target TARGET_DIR"
 
@@ -66,7 +69,7 @@ def _draft_is_broken(case: Case) -> bool:
 
 
 def _accept_evidence(log: Reading) -> str:
-    first = log.windows.loc[log.windows["accept_len"].notna(), "line"].iloc[0]
+    first = int(log.lines["line"][~np.isnan(log.lines["accept_len"])][0])
     lines = count(log.num_accept_lines, "decode line")
     return f"accept len {log.accept_length:.2f} over {lines}{_at_each_load(log)} (first: line {first})"
 
@@ -136,9 +139,10 @@ def rate_misread(case: Case) -> Iterator[Finding]:
     """Until 0.5.10 the printed rate counts the bonus token, so that it is above 0 when nothing is accepted."""
     log = case.log
     definition = log.facts.rate_definition
-    printed = log.windows["accept_rate_printed"].dropna()
+    printed = log.lines["accept_rate_printed"]
+    printed = printed[~np.isnan(printed)]
     old = {RateDefinition.L_OVER_N: "draft tokens", RateDefinition.L_OVER_S_PLUS_1: "(steps + 1)"}
-    if log.is_vllm or printed.empty or definition not in old or log.accept_length is None:
+    if log.is_vllm or not len(printed) or definition not in old or log.accept_length is None:
         return
     if log.accept_rate is not None:
         own = f"the share of drafts accepted is {log.accept_rate:.2f}"
@@ -208,28 +212,29 @@ def low_accept_length(case: Case) -> Iterator[Finding]:
 
 def decays_with_context(case: Case) -> Iterator[Finding]:
     """Accept length by tokens held per running request; a draft trained on short text falls on long text."""
-    by_context = _by_context(case.log.windows)
+    by_context = _by_context(case.log.lines)
     if len(by_context) < 2 or case.has_wrong_flag or case.accepts_nothing:
         return
-    first, last = by_context.iloc[0], by_context.iloc[-1]
+    first, last = by_context[min(by_context)], by_context[max(by_context)]
     if last > 0.8 * first:
         return
     yield Finding(
         "decays_with_context",
         f"Accept length falls from {first:.2f} to {last:.2f} as the context grows",
         Certainty.SUSPECTED,
-        (one_of([f"{length:.2f} at {label} tokens" for label, length in by_context.items()]),),
+        (one_of([f"{length:.2f} at {_CONTEXTS[place]} tokens" for place, length in by_context.items()]),),
         "compare with the drafter's max_position_embeddings and rope settings; train on longer text, or serve long "
         "requests without speculation",
         "SpecForge 249, sglang 30763",
     )
 
 
-def _by_context(windows: pd.DataFrame) -> pd.Series:
-    """Mean accept length by context bin, of bins with enough lines; the index names the bin."""
-    known = windows[windows["running_req"].fillna(0) > 0].dropna(subset=["tokens", "accept_len"])
-    context = known["tokens"].astype(float) / known["running_req"].astype(float)
-    labels = [f"{low:,} to {high:,}" for low, high in pairwise(CONTEXT_EDGES)]
-    bins = pd.cut(context, list(CONTEXT_EDGES), labels=labels, right=False)
-    groups = known["accept_len"].groupby(bins, observed=True).agg(["mean", "size"])
-    return groups.loc[groups["size"] >= MIN_LINES, "mean"]
+def _by_context(lines: Lines) -> dict[int, float]:
+    """Mean accept length by context bin, its place in `_CONTEXTS`, of bins with enough lines."""
+    running, tokens, length = lines["running_req"], lines["tokens"], lines["accept_len"]
+    known = (running > 0) & ~np.isnan(tokens) & ~np.isnan(length)
+    place = np.searchsorted(CONTEXT_EDGES, tokens[known] / running[known], side="right") - 1
+    enough = np.bincount(place[place >= 0], minlength=len(_CONTEXTS)) >= MIN_LINES
+    within = (place >= 0) & (place < len(_CONTEXTS))
+    within[within] = enough[place[within]]
+    return means_by(place[within].astype(np.float64), length[known][within])

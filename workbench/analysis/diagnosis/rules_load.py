@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
 from workbench.analysis.diagnosis.reading import Case, Reading
 from workbench.analysis.diagnosis.words import at_line
+from workbench.analysis.frames import means_by
 from workbench.analysis.wording import count, one_of
 from workbench.parse.records import EventKind
 from workbench.sglang_rules.versions import at_least
@@ -14,25 +18,27 @@ from workbench.sglang_rules.versions import at_least
 SPECULATIVE_LIMIT = 48  # max_running_requests that SGLang sets under speculation when none is asked for
 NOTABLE_SHARE = 0.1  # of the decode lines; below it a fault is a passing moment
 FULL_CACHE = 0.9  # token usage
+MIN_LINES = 5  # decode lines that an average of a data parallel rank needs
+MAX_RANKS = 8  # ranks named in a sentence
 
 
 def graph_off(case: Case) -> Iterator[Finding]:
     """Decode steps without a CUDA graph pay launch overhead for every kernel of target and drafter."""
     log = case.log
-    off = log.graph_on.index[~log.graph_on]
-    if log.is_on_cpu or len(off) < max(1.0, NOTABLE_SHARE * len(log.graph_on)):
+    off, running = log.lines["cuda_graph"] == 0, log.lines["running_req"]
+    num_off = int(off.sum())
+    if log.is_on_cpu or num_off < max(1.0, NOTABLE_SHARE * len(log.graph_on)):
         return
-    running_off = log.windows.loc[off, "running_req"].dropna()
-    running_on = log.windows.loc[log.graph_on.index[log.graph_on], "running_req"].dropna()
-    shown = f"cuda graph: False in {len(off):,} of {count(len(log.graph_on), 'decode line')}"
-    shown += f" (first: line {int(log.windows.loc[off[0], 'line'])})"
+    running_off, running_on = (running[lines & ~np.isnan(running)] for lines in (off, log.lines.flag("cuda_graph")))
+    shown = f"cuda graph: False in {num_off:,} of {count(len(log.graph_on), 'decode line')}"
+    shown += f" (first: line {int(log.lines['line'][off][0])})"
     limit = log.graph_limit
     if limit is None and len(running_on) and len(running_off) and running_off.min() > running_on.max():
         limit = int(running_on.max())
     if limit is not None and len(running_off) and running_off.min() > limit:
         yield _batch_above_graphs(log, shown, limit, int(running_off.max()))
     else:
-        yield _graphs_off(log, shown, len(off))
+        yield _graphs_off(log, shown, num_off)
 
 
 def _batch_above_graphs(log: Reading, shown: str, limit: int, peak: int) -> Finding:
@@ -86,9 +92,10 @@ def _graph_size_flag(log: Reading) -> str:
 def requests_queue(case: Case) -> Iterator[Finding]:
     """Requests wait: at a limit that speculation set, at one that was asked for, or for room in the KV cache."""
     log = case.log
-    queued = log.windows[log.windows["queue_req"].fillna(0) > 0]
-    if len(queued) < max(1.0, NOTABLE_SHARE * len(log.windows)) or queued["running_req"].isna().all():
+    waits = log.lines["queue_req"] > 0
+    if waits.sum() < max(1.0, NOTABLE_SHARE * len(log.lines)) or np.isnan(log.lines["running_req"][waits]).all():
         return
+    queued = log.windows[waits]
     peak = int(queued["running_req"].max())
     worst = queued.sort_values("queue_req", ascending=False, kind="stable").iloc[0]
     shown = at_line(int(worst["line"]), f"{int(worst['running_req'])} running, {int(worst['queue_req'])} queued")
@@ -151,7 +158,7 @@ def _limit_reached(log: Reading, shown: str, limit: int) -> Finding:
 def speculative_cap_unused(case: Case) -> Iterator[Finding]:
     """The cap of 48 was set but no request has met it yet."""
     event = case.log.adjustment("Max running requests is reset")
-    if event is None or (case.log.windows["queue_req"].fillna(0) > 0).any():
+    if event is None or (case.log.lines["queue_req"] > 0).any():
         return
     yield Finding(
         "speculative_cap_unused",
@@ -182,12 +189,13 @@ def retractions(case: Case) -> Iterator[Finding]:
 
 def unequal_ranks(case: Case) -> Iterator[Finding]:
     """Data parallel ranks serve the same model: their accept lengths should agree."""
-    known = case.log.windows.dropna(subset=["accept_len"])
-    groups = known.groupby("dp_rank")["accept_len"].agg(["mean", "size"])
-    groups = groups[groups["size"] >= 5]
-    if len(groups) < 2:
+    rank = case.log.lines["dp_rank"][~np.isnan(case.log.lines["accept_len"])]
+    numbers, sizes = np.unique(rank[~np.isnan(rank)], return_counts=True)
+    enough = {int(number): size for number, size in zip(numbers, sizes, strict=True) if size >= MIN_LINES}
+    if len(enough) < 2:
         return
-    low, high = groups["mean"].min(), groups["mean"].max()
+    means = means_by(case.log.lines["dp_rank"], case.log.lines["accept_len"])
+    low, high = (end(means[number] for number in enough) for end in (min, max))
     if high - low < max(0.2, 0.1 * high):
         return
     yield Finding(
@@ -196,7 +204,7 @@ def unequal_ranks(case: Case) -> Iterator[Finding]:
         Certainty.SUSPECTED,
         (
             one_of(
-                [f"DP{rank}: {row['mean']:.2f} in {int(row['size'])} lines" for rank, row in groups.head(8).iterrows()]
+                f"DP{number}: {means[number]:.2f} in {size} lines" for number, size in islice(enough.items(), MAX_RANKS)
             ),
         ),
         "serve the same prompts with --dp-size 1; if accept length rises there, the fault is in data parallel "

@@ -19,7 +19,7 @@ def server_died(case: Case) -> Iterator[Finding]:
         return
     known = _known_cause(fatal)
     cause = known or FATAL[min(fatal, key=lambda event: list(FATAL).index(event.kind)).kind]
-    when = "while serving" if case.log.facts.ready_line is not None or len(case.log.windows) else "during start-up"
+    when = "while serving" if case.log.facts.ready_line is not None or len(case.log.lines) else "during start-up"
     title, certainty = f"The server failed {when}: {cause.title}", Certainty.CERTAIN
     if _went_on(case.log, fatal):
         title, certainty = f"The server went on after an error: {cause.title}", Certainty.SUSPECTED
@@ -38,7 +38,7 @@ def server_died(case: Case) -> Iterator[Finding]:
 
 def _went_on(log: Reading, fatal: list[LogEvent]) -> bool:
     """Decode lines after the last error: it was survived, whatever it says."""
-    return len(log.windows) > 0 and int(log.windows["line"].max()) > fatal[-1].line
+    return len(log.lines) > 0 and int(log.lines["line"].max()) > fatal[-1].line
 
 
 def _is_end(event: LogEvent) -> bool:
@@ -61,7 +61,7 @@ def _first_of_each(events: list[LogEvent], cause: Cause) -> list[LogEvent]:
 def no_decode_lines(case: Case) -> Iterator[Finding]:
     """Without a decode line there is nothing to judge; what to look for depends on how far the log goes."""
     log = case.log
-    if len(log.windows) and not _is_plain_vllm(case):
+    if len(log.lines) and not _is_plain_vllm(case):
         return
     what, next_action = _missing(log)
     yield Finding(
@@ -83,14 +83,14 @@ def _is_plain_vllm(case: Case) -> bool:
 def unreadable_lines(case: Case) -> Iterator[Finding]:
     """Decode lines that break off before their accept length: they show neither speculation nor its absence."""
     log = case.log
-    if not len(log.windows) or log.num_cut < len(log.windows) or log.accept_length is not None:
+    if not len(log.lines) or log.num_cut < len(log.lines) or log.accept_length is not None:
         return
     if log.is_speculative is False:
         return
     unknown = "Accept length" if log.is_speculative else "Whether it speculates"
-    title = f"{unknown} is not known: {log.num_cut:,} of {count(len(log.windows), 'decode line')} are cut or unreadable"
+    title = f"{unknown} is not known: {log.num_cut:,} of {count(len(log.lines), 'decode line')} are cut or unreadable"
     next_action = "give the log as the server printed it: whole lines, and its first ones with server_args"
-    first = at_line(int(log.windows["line"].iloc[0]), "decode line without a readable end or accept length")
+    first = at_line(int(log.lines["line"][0]), "decode line without a readable end or accept length")
     yield Finding(
         "unreadable_lines", title, Certainty.CERTAIN, (first,), next_action, headline=f"{title}; {next_action}"
     )

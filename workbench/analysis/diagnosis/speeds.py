@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pandas as pd
-
 from workbench.analysis.diagnosis.words import load
-from workbench.analysis.log_speed import both_speedups, log_speed_df
+from workbench.analysis.log_speed import both_speedups, log_speeds
+from workbench.table.lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +58,15 @@ class LevelSpeed:
         return first if first == second else f"{first} over the whole log, {second} by the median line"
 
 
-def level_speeds(windows: pd.DataFrame, base_windows: pd.DataFrame, *, ranks: int) -> Iterator[LevelSpeed]:
+def level_speeds(lines: Lines, base_lines: Lines, *, ranks: int) -> Iterator[LevelSpeed]:
     """Every load that both logs hold, ascending; both have as many data parallel ranks."""
-    table = log_speed_df(windows, base_windows).dropna(subset=["client_speedup", "median_speedup"])
-    for row in table.to_dict("records"):
-        yield LevelSpeed(
-            int(row["running_req"]),
-            float(row["client_speedup"]),
-            float(row["median_speedup"]),
-            str(row["verdict"]),
-            str(row["reason"]),
-            ranks,
-        )
+    for row in log_speeds(lines, base_lines):
+        if row["client_speedup"] is not None and row["median_speedup"] is not None:
+            yield LevelSpeed(
+                row["running_req"],
+                row["client_speedup"],
+                row["median_speedup"],
+                row["verdict"],
+                row["reason"],
+                ranks,
+            )

@@ -48,7 +48,7 @@ def _state(log: Reading, findings: Sequence[Finding]) -> str:
     if log.levels:
         speeds = one_of(number(log.speed_at(level) or 0.0) for level in log.levels)
         parts.append(f"{speeds} tok/s {at_loads(log.levels, [log.ranks_at(level) for level in log.levels])}")
-    elif len(log.windows):
+    elif len(log.lines):
         parts.append("no usable speed")
     role = "Healthy baseline" if faults == 0 else "Baseline"
     who = f"{role}: no speculation" if log.is_speculative is False else "Speculative server"
@@ -58,5 +58,5 @@ def _state(log: Reading, findings: Sequence[Finding]) -> str:
 def _graphs(log: Reading) -> str:
     lines = count(len(log.graph_on), "decode line")
     if not len(log.graph_on):
-        return count(len(log.windows), "decode line")
+        return count(len(log.lines), "decode line")
     return f"CUDA graphs on in {'all' if log.graph_on.all() else f'{log.graph_on.mean():.0%} of'} {lines}"

@@ -11,9 +11,10 @@ from workbench.analysis.fairness import resolved_df
 from workbench.analysis.frames import Row, grouped, records, typed
 from workbench.analysis.interference import interference_df
 from workbench.analysis.log_speed import LOG_SPEED, MIN_WINDOWS
+from workbench.analysis.log_speed import log_speeds as between_logs
 from workbench.analysis.of_tables import drift, losslessness
 from workbench.analysis.remembered import Part, remembered
-from workbench.analysis.speedup import fairness_df, log_speed_df
+from workbench.analysis.speedup import fairness_df
 from workbench.analysis.views.texts import renamed, share, texts
 from workbench.analysis.wording import count, few
 from workbench.table import LogSummary, Tables
@@ -168,7 +169,7 @@ def _servers_beside(tables: Tables, campaign: str) -> list[tuple[ServerKey, Serv
 def _compared(tables: Tables, spec: ServerKey, base: ServerKey) -> Part:
     own, other = made_from(tables.logs, spec), made_from(tables.logs, base)
     key = None if own is None or other is None else f"{own}|{other}"
-    return key, lambda: records(log_speed_df(tables.logs[spec].windows, tables.logs[base].windows))
+    return key, lambda: between_logs(tables.logs[spec].lines, tables.logs[base].lines)
 
 
 def log_speeds_view(speeds: pd.DataFrame) -> pd.DataFrame:
