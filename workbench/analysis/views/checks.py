@@ -144,9 +144,12 @@ def log_speeds(tables: Tables) -> pd.DataFrame:
     levels: list[Row] = []
     for campaign in tables.runs["campaign"].unique():
         found = _servers_beside(tables, str(campaign))
-        rows = remembered("log-speeds", str(campaign), [_compared(tables, spec, base) for spec, base in found])
-        for (spec, base), speeds in zip(found, rows, strict=True):
-            levels += [row | {"server": spec[1], "baseline": base[1]} for row in cast(list[Row], speeds)]
+        # Beside one baseline one after another, so that its log is read once.
+        ordered = sorted(found, key=lambda pair: pair[1])
+        rows = remembered("log-speeds", str(campaign), [_compared(tables, spec, base) for spec, base in ordered])
+        by_pair = dict(zip(ordered, rows, strict=True))
+        for spec, base in found:
+            levels += [row | {"server": spec[1], "baseline": base[1]} for row in cast(list[Row], by_pair[spec, base])]
     if not levels:
         return pd.DataFrame(columns=list(_LOG_SPEEDS))
     table = typed(levels, LOG_SPEED | {"server": "str", "baseline": "str"})
