@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,8 @@ from workbench.paths import reports_dir, slug
 from workbench.store import write_atomic
 
 _ANALYSIS = Path(__file__).parent
-_SAVE_EVERY = 500
+_AT_ONCE = 500
+_SAVE_EVERY_S = 20.0
 
 Json = object
 Part = tuple[str | None, Callable[[], Json]]
@@ -65,14 +67,16 @@ def _worked_out(
     known = dict(before)
     values: list[Json] = [None if key is None else known.get(key) for key in keys]
     missing = [place for place, key in enumerate(keys) if key is None or key not in known]
-    for begin in range(0, len(missing), _SAVE_EVERY):
-        places = missing[begin : begin + _SAVE_EVERY]
+    saved = time.monotonic()
+    for begin in range(0, len(missing), _AT_ONCE):
+        places = missing[begin : begin + _AT_ONCE]
         for place, value in zip(places, work_out(places), strict=True):
             values[place] = value
             if (key := keys[place]) is not None:
                 known[key] = value
-        if path is not None and begin + _SAVE_EVERY < len(missing):
+        if path is not None and time.monotonic() - saved > _SAVE_EVERY_S:
             _write(path, known)
+            saved = time.monotonic()
     kept = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
     if path is not None and before.keys() != kept.keys():
         _write(path, kept)

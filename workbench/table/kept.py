@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -279,13 +279,24 @@ def _table(places: Sequence[Place], name: str, columns: Sequence[Column]) -> pd.
 
 def _taken(places: Sequence[Place], name: str, columns: Sequence[Column]) -> pa.Table:
     segments = list({id(segment): segment for segment, _ in places}.values())
-    tables = [segment.table(name, [column.name for column in columns]) for segment in segments]
-    first = dict(zip(map(id, segments), np.cumsum([0, *map(len, tables)]), strict=False))
-    ranges = [(first[id(segment)], *segment.rows(name, at)) for segment, at in places]
-    whole = pa.concat_tables(tables).unify_dictionaries() if tables else to_arrow(columns, [])
-    order = np.concatenate([np.arange(base + start, base + end) for base, start, end in ranges] or [np.arange(0)])
-    in_order = len(order) == len(whole) and bool((order == np.arange(len(whole))).all())
-    return whole if in_order else whole.take(pa.array(order))
+    tables = {id(segment): segment.table(name, [column.name for column in columns]) for segment in segments}
+    rows = ((tables[id(segment)], *segment.rows(name, at)) for segment, at in places)
+    taken = [table.slice(start, end - start) for table, start, end in _stretches(rows)]
+    return pa.concat_tables(taken).unify_dictionaries() if taken else to_arrow(columns, [])
+
+
+def _stretches(rows: Iterable[tuple[pa.Table, int, int]]) -> Iterator[tuple[pa.Table, int, int]]:
+    """Rows of tables (from, to) with those that follow one another in one table put together."""
+    held: tuple[pa.Table, int, int] | None = None
+    for table, start, end in rows:
+        if held is not None and held[0] is table and held[2] == start:
+            held = (table, held[1], end)
+            continue
+        if held is not None:
+            yield held
+        held = (table, start, end)
+    if held is not None:
+        yield held
 
 
 def _windows(logs: Mapping[Path, HeldLog], sharing: Mapping[Path, Sequence[Entry]]) -> pd.DataFrame:
