@@ -13,6 +13,8 @@ for one that spent part of its phases at other loads. The second one's speedup a
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -48,13 +50,34 @@ def log_speed_df(spec_windows: pd.DataFrame, base_windows: pd.DataFrame) -> pd.D
     ``*_opening_share`` is the share of the time at that load that the first lines of phases take: prefill, cold starts
     and the ramp. Speeds are those of one data parallel rank. ``verdict`` is win, loss or not decidable.
     """
-    return typed(log_speeds(lines_of(spec_windows), lines_of(base_windows)), LOG_SPEED)
+    return typed(log_speeds(LogSpeeds(lines_of(spec_windows)), LogSpeeds(lines_of(base_windows))), LOG_SPEED)
 
 
-def log_speeds(spec: Lines, base: Lines) -> list[Row]:
+@dataclass(frozen=True)
+class LogSpeeds:
+    """The speeds of one log by load, worked out once however many logs it is compared with."""
+
+    lines: Lines
+
+    @cached_property
+    def is_by_the_clock(self) -> bool:
+        """Lines of vLLM come every so many seconds and do not tell their tokens."""
+        lines = self.lines
+        return bool((lines["gen_tok_per_s"] > 0).any()) and bool(np.isnan(lines["window_tokens"]).all())
+
+    @cached_property
+    def told(self) -> dict[int, Level]:
+        return client_like(self.lines)
+
+    @cached_property
+    def by_the_clock(self) -> dict[int, Level]:
+        return client_like(self.lines, by_the_clock=True)
+
+
+def log_speeds(spec: LogSpeeds, base: LogSpeeds) -> list[Row]:
     """The rows of `log_speed_df`, ``None`` for whatever is missing."""
-    by_the_clock = _by_the_clock(spec) and _by_the_clock(base)
-    here, there = (client_like(lines, by_the_clock=by_the_clock) for lines in (spec, base))
+    by_the_clock = spec.is_by_the_clock and base.is_by_the_clock
+    here, there = (log.by_the_clock if by_the_clock else log.told for log in (spec, base))
     return [_compared(load, here[load], there[load]) for load in here if load in there]
 
 
@@ -120,11 +143,6 @@ def _compared(load: int, spec: Level, base: Level) -> Row:
         "verdict": verdict,
         "reason": reason + _openings(spec, base),
     }
-
-
-def _by_the_clock(lines: Lines) -> bool:
-    """Lines of vLLM come every so many seconds and do not tell their tokens."""
-    return bool((lines["gen_tok_per_s"] > 0).any()) and bool(np.isnan(lines["window_tokens"]).all())
 
 
 def _ratio(spec: float | None, base: float | None) -> float:

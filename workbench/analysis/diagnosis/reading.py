@@ -13,6 +13,7 @@ import pandas as pd
 from workbench.analysis.diagnosis.model import Finding
 from workbench.analysis.diagnosis.speeds import LevelSpeed, level_speeds
 from workbench.analysis.frames import Row, means_by
+from workbench.analysis.log_speed import LogSpeeds
 from workbench.analysis.prefills import prefills_by_load
 from workbench.parse.records import EventKind, LogEvent, LogKind, StartupFacts, WeightBlock
 from workbench.table.lines import Flags, Floats, Lines
@@ -146,6 +147,10 @@ class Reading:
         return (self.accept_length - 1) / self.facts.num_steps if self.facts.num_steps else None
 
     @cached_property
+    def by_load(self) -> LogSpeeds:
+        return LogSpeeds(self.lines)
+
+    @cached_property
     def busy(self) -> Lines:
         """Decode lines whose speed can be read."""
         known = (self.lines["gen_tok_per_s"] > 0) & (self.lines["running_req"] > 0)
@@ -264,7 +269,7 @@ class Case:
         """Both logs at the loads that hold most of this one; empty where they cannot be compared."""
         if not self.is_pair or self.baseline is None:
             return ()
-        common = level_speeds(self.log.lines, self.baseline.lines, ranks=self.log.ranks)
+        common = level_speeds(self.log.by_load, self.baseline.by_load, ranks=self.log.ranks)
         return tuple(item for item in common if item.level in self.log.levels)
 
     @cached_property

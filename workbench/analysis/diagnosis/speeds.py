@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workbench.analysis.diagnosis.words import load
-from workbench.analysis.log_speed import both_speedups, log_speeds
-from workbench.table.lines import Lines
+from workbench.analysis.log_speed import LogSpeeds, both_speedups, log_speeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class LevelSpeed:
         return first if first == second else f"{first} over the whole log, {second} by the median line"
 
 
-def level_speeds(lines: Lines, base_lines: Lines, *, ranks: int) -> Iterator[LevelSpeed]:
+def level_speeds(log: LogSpeeds, base: LogSpeeds, *, ranks: int) -> Iterator[LevelSpeed]:
     """Every load that both logs hold, ascending; both have as many data parallel ranks."""
-    for row in log_speeds(lines, base_lines):
+    for row in log_speeds(log, base):
         if row["client_speedup"] is not None and row["median_speedup"] is not None:
             yield LevelSpeed(
                 row["running_req"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import cast
 
 import pandas as pd
@@ -10,7 +12,7 @@ from workbench.analysis.acceptance import sources_df
 from workbench.analysis.fairness import resolved_df
 from workbench.analysis.frames import Row, grouped, records, typed
 from workbench.analysis.interference import interference_df
-from workbench.analysis.log_speed import LOG_SPEED, MIN_WINDOWS
+from workbench.analysis.log_speed import LOG_SPEED, MIN_WINDOWS, LogSpeeds
 from workbench.analysis.log_speed import log_speeds as between_logs
 from workbench.analysis.of_tables import drift, losslessness
 from workbench.analysis.remembered import Part, remembered
@@ -20,6 +22,7 @@ from workbench.analysis.wording import count, few
 from workbench.table import LogSummary, Tables
 from workbench.table.lazy import ServerKey, longest, made_from
 
+_LOGS_HELD = 32
 _LOG_SPEEDS = {
     "server": "server",
     "baseline": "against",
@@ -144,9 +147,11 @@ def log_speeds(tables: Tables) -> pd.DataFrame:
     levels: list[Row] = []
     for campaign in tables.runs["campaign"].unique():
         found = _servers_beside(tables, str(campaign))
-        # Beside one baseline one after another, so that its log is read once.
-        ordered = sorted(found, key=lambda pair: pair[1])
-        rows = remembered("log-speeds", str(campaign), [_compared(tables, spec, base) for spec, base in ordered])
+        # Group by group, so that few logs are held and each is read once.
+        ordered = sorted(found, key=lambda pair: found[pair])
+        speeds = lru_cache(maxsize=_LOGS_HELD)(lambda key: LogSpeeds(tables.logs[key].lines))
+        parts = [_compared(tables, spec, base, speeds) for spec, base in ordered]
+        rows = remembered("log-speeds", str(campaign), parts)
         by_pair = dict(zip(ordered, rows, strict=True))
         for spec, base in found:
             levels += [row | {"server": spec[1], "baseline": base[1]} for row in cast(list[Row], by_pair[spec, base])]
@@ -157,22 +162,22 @@ def log_speeds(tables: Tables) -> pd.DataFrame:
     return table[enough].reset_index(drop=True)
 
 
-def _servers_beside(tables: Tables, campaign: str) -> list[tuple[ServerKey, ServerKey]]:
-    """Each speculative server with a log, beside each baseline of its group that has one."""
+def _servers_beside(tables: Tables, campaign: str) -> dict[tuple[ServerKey, ServerKey], str]:
+    """Each speculative server with a log, beside each baseline of its group that has one, and the group."""
     servers = tables.runs[tables.runs["campaign"] == campaign].drop_duplicates("server_id")
     by_group = grouped(records(servers), ["baseline_group", "role"])
-    return [
-        ((campaign, spec["server_id"]), (campaign, base["server_id"]))
+    return {
+        ((campaign, spec["server_id"]), (campaign, base["server_id"])): str(spec["baseline_group"])
         for spec in records(servers[servers["role"] == "speculative"])
         for base in by_group.get((spec["baseline_group"], "baseline"), ())
         if (campaign, spec["server_id"]) in tables.logs and (campaign, base["server_id"]) in tables.logs
-    ]
+    }
 
 
-def _compared(tables: Tables, spec: ServerKey, base: ServerKey) -> Part:
+def _compared(tables: Tables, spec: ServerKey, base: ServerKey, speeds: Callable[[ServerKey], LogSpeeds]) -> Part:
     own, other = made_from(tables.logs, spec), made_from(tables.logs, base)
     key = None if own is None or other is None else f"{own}|{other}"
-    return key, lambda: between_logs(tables.logs[spec].lines, tables.logs[base].lines)
+    return key, lambda: between_logs(speeds(spec), speeds(base))
 
 
 def log_speeds_view(speeds: pd.DataFrame) -> pd.DataFrame:
