@@ -27,7 +27,7 @@ from workbench.errors import Problem, UsageError
 from workbench.files import as_text, read_chunks
 from workbench.paths import recorded_dir, reports_dir, runs_dir, slug
 from workbench.store import Campaign, read_head, run_folders
-from workbench.table.arrow import to_arrow, to_frame
+from workbench.table.arrow import schema_of, to_arrow, to_frame
 from workbench.table.columns import REQUESTS, SETTINGS, Column
 from workbench.table.current import Place, State, hash_text
 from workbench.table.filling import CHUNK_RUNS, problems_of, read_missing
@@ -282,7 +282,14 @@ def _taken(places: Sequence[Place], name: str, columns: Sequence[Column]) -> pa.
     tables = {id(segment): segment.table(name, [column.name for column in columns]) for segment in segments}
     rows = ((tables[id(segment)], *segment.rows(name, at)) for segment, at in places)
     taken = [table.slice(start, end - start) for table, start, end in _stretches(rows)]
-    return pa.concat_tables(taken).unify_dictionaries() if taken else to_arrow(columns, [])
+    if not taken:
+        return to_arrow(columns, [])
+    return (
+        pa.concat_tables(taken)
+        .unify_dictionaries()
+        .select([column.name for column in columns])
+        .cast(schema_of(columns))
+    )
 
 
 def _stretches(rows: Iterable[tuple[pa.Table, int, int]]) -> Iterator[tuple[pa.Table, int, int]]:
