@@ -16,6 +16,8 @@ import pandas as pd
 
 from workbench.table.lines import Flags, Floats, Lines, lines_of
 
+_SPEEDS = ["median", "client"]
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -99,33 +101,16 @@ def _parts(lines: Lines, *, by_the_clock: bool = False) -> dict[str, Floats]:
     }
 
 
-def _client_like_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """`client_like` of what the columns ``by`` tell apart: runs, ranks."""
-    lines = lines_of(windows)
-    told = _told(lines)
-    parts = _parts(lines.only(told))
-    kept = windows.loc[told, [*by, "running_req"]]
-    held = kept.assign(**{name: parts[name] for name in ("tokens", "seconds", "speed")})
-    levels = held.groupby([*by, "running_req"], as_index=False).agg(
-        tokens=("tokens", "sum"),
-        seconds=("seconds", "sum"),
-        median=("speed", "median"),
-        num_windows=("speed", "count"),
-    )
-    levels["client"] = (levels["tokens"] / levels["seconds"]).where(levels["seconds"] > 0)
-    return levels
-
-
 def main_speeds_df(windows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Median and client-like speed at the load that holds most lines, added up over data parallel ranks.
 
     Of two loads with as many lines the higher one. Columns median and client, indexed by ``by``; groups without any
     speed are left out.
     """
-    levels = _client_like_df(windows, [*by, "dp_rank"])
-    levels = levels[levels["num_windows"] > 0].sort_values(["num_windows", "running_req"])
-    chosen = levels.groupby([*by, "dp_rank"]).tail(1)
-    return chosen.groupby([*by])[["median", "client"]].sum(min_count=1)
+    keys = [*by, "dp_rank"]
+    rows = [(*key, *main_speed(lines_of(own))) for key, own in windows.groupby(keys)]
+    speeds = pd.DataFrame(rows, columns=[*keys, *_SPEEDS]).astype(dict.fromkeys(_SPEEDS, "float64"))
+    return speeds.dropna(subset=["median"]).groupby([*by])[_SPEEDS].sum(min_count=1)
 
 
 def main_speed(lines: Lines) -> tuple[float | None, float | None]:

@@ -5,7 +5,7 @@ its survival up to n. It is not exact, for the steps of a long chain begin at ot
 steps were met within 2 % from 6 steps, one step alone accepted 2 to 4 % more than told.
 
 For a tree nothing of the kind holds. What is known of it is a range, from the chain of its depth to the widest measured
-tree cut at its depth. In between it lies by its width, the logarithm of its drafts a step: of 39 trees of two drafters
+tree cut at its depth. In between it lies by its width, the logarithm of its drafts a step: of 40 trees of two drafters
 in ``data/recorded/h200_wide``, ``h200_grid`` and ``h200_tune``, each at two loads, told from the longest chain and the
 widest tree alone, accept lengths are 3, 2 and 4 % off (root mean squares; `tests/tune/test_acceptance.py`). But breadth
 may displace depth: SpecBundle's tree of 7 steps, topk 4 and 8 tokens accepts 2.9, its chain of 7 steps 3.6. So the low

@@ -21,6 +21,8 @@ from workbench.table.logs import LogSummary, log_figures
 
 NOTHING_ACCEPTED = 1.05  # accept length below which a drafter contributes nothing (untrained ones measure 1.02)
 MAX_LEVELS = 3  # loads named in a sentence
+NOTABLE_SHARE = 0.1  # of the decode lines; below it an odd value or a fault is a passing moment
+MIN_LINES = 5  # decode lines that an average of a part of the log needs
 _BATCH_SIZES = re.compile(r"\bbs[= ]\[([\d, ]+)\]")
 _EAGLE3_CLASS = re.compile("eagle3", re.IGNORECASE)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
-from workbench.analysis.diagnosis.reading import Case, Reading
+from workbench.analysis.diagnosis.reading import MIN_LINES, NOTABLE_SHARE, Case, Reading
 from workbench.analysis.diagnosis.words import at_line
 from workbench.analysis.frames import means_by
 from workbench.analysis.wording import count, one_of
@@ -23,8 +23,6 @@ LOW_ACCEPT_LENGTH = 2.0
 WIDE = 8  # draft tokens from which a poor yield is worth a finding
 WASTED = 4  # draft tokens per accepted token
 CONTEXT_EDGES = (0, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 1 << 30)
-NOTABLE_SHARE = 0.1  # of the decode lines; below it an odd value is a passing accident
-MIN_LINES = 5  # decode lines that an average of a part of the log needs
 _CONTEXTS = [f"{low:,} to {high:,}" for low, high in pairwise(CONTEXT_EDGES)]
 _EAGLE_FAMILY = {None, "EAGLE", "EAGLE3", "NEXTN"}
 _CHECK = "workbench check DRAFT_DIR --target TARGET_DIR"

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from workbench.analysis.diagnosis.model import Certainty, Finding
-from workbench.analysis.diagnosis.reading import Case, Reading
+from workbench.analysis.diagnosis.reading import MIN_LINES, NOTABLE_SHARE, Case, Reading
 from workbench.analysis.diagnosis.words import at_line
 from workbench.analysis.frames import means_by
 from workbench.analysis.wording import count, one_of
@@ -16,9 +16,7 @@ from workbench.parse.records import EventKind
 from workbench.sglang_rules.versions import at_least
 
 SPECULATIVE_LIMIT = 48  # max_running_requests that SGLang sets under speculation when none is asked for
-NOTABLE_SHARE = 0.1  # of the decode lines; below it a fault is a passing moment
 FULL_CACHE = 0.9  # token usage
-MIN_LINES = 5  # decode lines that an average of a data parallel rank needs
 MAX_RANKS = 8  # ranks named in a sentence
 
 
