@@ -99,6 +99,8 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
         (["tune", "quickstart", "--budget-minutes", "nan"], "argument --budget-minutes: nan is no number from 0"),
         (["tune", "quickstart", "--budget-minutes", "-3"], "argument --budget-minutes: -3 is no number from 0"),
         (["tune", "quickstart", "--budget-minutes", "x"], "argument --budget-minutes: invalid"),
+        (["tune", "quickstart", "--budget-share", "25"], "argument --budget-share: 25 is no share between 0 and 1"),
+        (["tune", "quickstart", "--budget-share", "nan"], "argument --budget-share: nan is no share between 0 and 1"),
         (["parse", "a.log", "--frmat", "csv"], "unrecognized arguments: --frmat"),
     ],
 )

@@ -144,7 +144,13 @@ def _run(arguments: argparse.Namespace) -> int:
 def _tune(arguments: argparse.Namespace) -> int:
     from workbench.tune import drive
 
-    request = drive.Request(arguments.campaign, tuple(arguments.set), arguments.engine, arguments.budget_minutes)
+    request = drive.Request(
+        arguments.campaign,
+        tuple(arguments.set),
+        engine=arguments.engine,
+        budget_minutes=arguments.budget_minutes,
+        budget_share=arguments.budget_share,
+    )
     if arguments.dry_run:
         say(drive.dry_run(request))
         return 0
@@ -298,6 +304,14 @@ def _amount(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    """A part of a whole; 25 would be meant as percent."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share between 0 and 1")
+    return value
+
+
 def _given(text: str) -> str:
     """A value that is there: an empty one is a shell variable that was not set."""
     if not text.strip():
@@ -403,6 +417,9 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--engine", choices=("reference", "sglang"), help="serve with this one instead of the file's")
     tune.add_argument(
         "--budget-minutes", type=_amount, metavar="N", help="GPU minutes in all, what is measured already included"
+    )
+    tune.add_argument(
+        "--budget-share", type=_share, metavar="S", help="the same as a share of what the full grid would take, as 0.25"
     )
     tune.add_argument("--quiet", action="store_true", help="say nothing until the end")
     tune.add_argument("--dry-run", action="store_true", help="print what would be measured first, start nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from workbench.store import read_campaign
 from workbench.sweep import expand, find_campaign
 from workbench.terminal import Lines
 from workbench.tune import plan as plan_module
-from workbench.tune.drive import ADAPTIVE, Request, dry_run, passes_of, tune, visit_plan
+from workbench.tune.drive import ADAPTIVE, Request, dry_run, limit_s, passes_of, tune, visit_plan
 from workbench.tune.plan import Step
-from workbench.tune.state import Config, read_state
+from workbench.tune.state import Config, State, Visit, read_state
 
 DRAFT = Path(__file__).parents[2] / "data" / "drafters" / "smollm2-135m-eagle3"
 QUIET = Lines(quiet=True)
@@ -86,6 +87,32 @@ def test_a_search_goes_on_where_it_stopped(root: Path, monkeypatch: pytest.Monke
     leader = answer["best"][0]["config"]
     assert answer["one_for_all"] == {"config": leader, "regret": {"1": 0.0}}
     assert list(answer["commands"]) == [leader]
+
+
+@pytest.mark.parametrize(
+    ("share", "minutes", "allowed_s"),
+    [(0.5, None, 150.0), (0.5, 2.0, 120.0), (0.5, 60.0, 150.0), (0.0, None, 0.0), (None, None, math.inf)],
+)
+def test_a_budget_is_a_share_of_the_grid_and_the_smaller_of_two_holds(
+    root: Path, share: float | None, minutes: float | None, allowed_s: float
+) -> None:
+    campaign = find_campaign("small")
+    shapes = (Config("baseline-default"), *(Config(name, steps=3, draft_tokens=4) for name in ("a", "b", "c")))
+    unknown = State(shapes, (1,))
+    # Two starts of 60 s with two passes of 10 s each: the grid is 5 starts of 40 s and two passes, 300 s.
+    visits = tuple(Visit(name, 1, (9.0, 9.0), pass_s=10.0, start=name, at=name) for name in ("a", "b"))
+    known = State(shapes, (1,), visits, start_s={"a": 60.0, "b": 60.0})
+    request = Request("small", budget_minutes=minutes, budget_share=share)
+    assert limit_s(request, campaign, known) == pytest.approx(allowed_s)
+    assert limit_s(request, campaign, unknown) == (math.inf if minutes is None else 60 * minutes)
+
+
+def test_a_share_of_nothing_buys_the_one_start_whose_price_is_not_known(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tune(Request("small", budget_share=0.0), Lines())
+    assert len(starts(root)) == 1
+    assert "of 0.0 GPU minutes: eagle3-d-s3-k1-n4 would be next" in capsys.readouterr().err
 
 
 def test_a_further_visit_has_a_folder_of_its_own(root: Path) -> None:

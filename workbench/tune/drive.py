@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -44,12 +45,17 @@ _MAX_STARTS_OF_ONE = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asks for; ``budget_minutes`` are GPU minutes of the whole campaign, ``None`` no limit."""
+    """What the command line asks for.
+
+    ``budget_minutes`` are GPU minutes of the whole campaign, ``budget_share`` is a share of what the full grid would
+    take by the times so far; of both the smaller holds, and ``None`` is no limit.
+    """
 
     campaign: str
     settings: tuple[str, ...] = ()
     engine: str | None = None
     budget_minutes: float | None = None
+    budget_share: float | None = None
 
     def read(self) -> CampaignSpec:
         """The campaign, with another engine where that is asked for.
@@ -95,7 +101,7 @@ def tune(request: Request, lines: Lines) -> Outcome:
     folder = runs_dir() / campaign.name
     with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         require_same_weights(folder, plan)
-        state = _search(campaign, plan, folder, request.budget_minutes, lines)
+        state = _search(request, campaign, plan, folder, lines)
         at = position(state)
         _write(folder, campaign, plan, state, at, refused)
     text = "\n".join([*_said(campaign, plan, state, at), f"written: {folder / TUNED}"])
@@ -153,23 +159,39 @@ def _servable(campaign: CampaignSpec) -> tuple[Plan, dict[str, str]]:
 # --- searching ---------------------------------------------------------------------------------------------------
 
 
-def _search(campaign: CampaignSpec, plan: Plan, folder: Path, budget_minutes: float | None, lines: Lines) -> State:
-    limit_s = None if budget_minutes is None else 60 * budget_minutes / gpus_of(campaign)
+def _search(request: Request, campaign: CampaignSpec, plan: Plan, folder: Path, lines: Lines) -> State:
     state = read_state(folder, plan)
-    before, elapsed = state.spent_s, 0.0
+    untold_s = 0.0
     while (step := next_step(state)) is not None:
-        # What failed to start took time that no run folder tells.
-        spent = max(state.spent_s, before + elapsed)
+        spent = state.spent_s + untold_s
         needed = estimated_s(state, step, passes_of(campaign, step)) or 0.0
-        if limit_s is not None and spent + needed > limit_s:
-            lines.say(f"the budget is spent: {step.config.name} would be next, {step.why}")
+        if spent + needed > (allowed_s := limit_s(request, campaign, state)):
+            of = f"{_gpu_minutes(spent, campaign)} of {_gpu_minutes(allowed_s, campaign)} GPU minutes"
+            lines.say(f"the budget is spent, {of}: {step.config.name} would be next, {step.why}")
             break
         lines.say(f"{len(state.start_s) + 1}. {step.config.name} at {_listed(step.loads)}: {step.why}")
         began = time.monotonic()
         run_campaign(campaign, plan=visit_plan(campaign, plan, step, folder), say=_follow(lines))
-        elapsed += time.monotonic() - began
-        state = _advanced(state, read_state(folder, plan), step)
+        after = _advanced(state, read_state(folder, plan), step)
+        # What failed to start took time that no run folder tells.
+        untold_s += 0.0 if len(after.start_s) > len(state.start_s) else time.monotonic() - began
+        state = after
     return state
+
+
+def limit_s(request: Request, campaign: CampaignSpec, state: State) -> float:
+    """What may be spent, by what is known so far: before the first start nobody knows what the grid takes."""
+    allowed_s = math.inf
+    if request.budget_minutes is not None:
+        allowed_s = 60 * request.budget_minutes / gpus_of(campaign)
+    if request.budget_share is not None:
+        full_s = full_grid_s(state, campaign.repeats, baseline_again=campaign.baseline_again)
+        allowed_s = min(allowed_s, math.inf if full_s is None else request.budget_share * full_s)
+    return allowed_s
+
+
+def _gpu_minutes(seconds: float, campaign: CampaignSpec) -> str:
+    return f"{seconds * gpus_of(campaign) / 60:.1f}"
 
 
 def _advanced(before: State, after: State, step: Step) -> State:
