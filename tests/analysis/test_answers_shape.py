@@ -11,7 +11,7 @@ from workbench.analysis.speedup import same_points_df
 KIMI, FIRST = "kimi_k25", "h200_first_trial"
 
 
-def chain(steps: int, speedup: float, **more: object) -> dict[str, object]:
+def chain(steps: int, speedup: float | None, **more: object) -> dict[str, object]:
     return {"num_steps": steps, "num_draft_tokens": steps + 1, "eagle_topk": 1, "speedup": speedup, **more}
 
 
@@ -104,6 +104,14 @@ def test_simulated_runs_are_no_shape_to_recommend() -> None:
 def test_no_run_at_all_is_no_shape() -> None:
     said = best_shape(cost_rows(), speedup_rows())
     assert said == "Which number of draft tokens is best was not measured: no run has both its shape and a speed."
+
+
+def test_shapes_without_a_baseline_say_so() -> None:
+    alone = {"baseline_run_id": None}
+    said = best_shape(cost_rows(chain(1, None, **alone), chain(3, None, **alone)), speedup_rows())
+    assert said == (
+        "Which number of draft tokens is best was not measured: there is no baseline beside the 2 runs of known shape."
+    )
 
 
 # --- confounded --------------------------------------------------------------------------------------------------

@@ -20,12 +20,7 @@ def best_shape(costs: pd.DataFrame, speedups: pd.DataFrame) -> str:
     """
     real = at_lowest(real_runs(costs)).dropna(subset=["speedup", "num_draft_tokens"])
     if real.empty:
-        if costs["simulated_accept_length"].notna().any():
-            return (
-                "Which number of draft tokens is best was not measured: acceptance is simulated in every speculative "
-                "run. What each shape costs, and so the accept length that it needs, is below."
-            )
-        return "Which number of draft tokens is best was not measured: no run has both its shape and a speed."
+        return f"Which number of draft tokens is best was not measured: {_missing(costs)}."
     sweep = _widest_sweep(real)
     if sweep is None:
         best = most(real, "speedup")
@@ -44,6 +39,19 @@ def best_shape(costs: pd.DataFrame, speedups: pd.DataFrame) -> str:
         among = "Among chains" if chains else "Among runs that differ in draft tokens alone"
         return f"{_head(fastest)}: {shape}{_rivals(alike, fastest, speedups)}. {among} {sweep_words}"
     return f"{_head(best)}: {_shape(best)}. {sweep_words}"
+
+
+def _missing(costs: pd.DataFrame) -> str:
+    """Why no run has both its shape and a speed to set against a baseline's."""
+    if costs["simulated_accept_length"].notna().any():
+        return (
+            "acceptance is simulated in every speculative run. What each shape costs, and so the accept length that it "
+            "needs, is below"
+        )
+    shaped = real_runs(costs).dropna(subset=["num_draft_tokens"])
+    if len(shaped) and shaped["baseline_run_id"].isna().all():
+        return f"there is no baseline beside the {count(len(shaped), 'run')} of known shape"
+    return "no run has both its shape and a speed"
 
 
 def _head(best: Row) -> str:
