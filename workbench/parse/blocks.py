@@ -66,6 +66,19 @@ class _Skeleton:
 
     def holds(self, rows: Bytes) -> npt.NDArray[np.bool_] | None:
         """Which of the rows are its lines, None for all of them."""
+        # In pieces, so that what is compared need not be fetched again.
+        step = max(1, 2 * _PIECE_BYTES // rows.shape[1])
+        begins = range(0, len(rows), step)
+        pieces = [self._whole(rows[begin : begin + step]) for begin in begins]
+        if all(piece is None for piece in pieces):
+            return None
+        found = np.ones(len(rows), np.bool_)
+        for begin, piece in zip(begins, pieces, strict=True):
+            if piece is not None:
+                found[begin : begin + step] = piece
+        return found
+
+    def _whole(self, rows: Bytes) -> npt.NDArray[np.bool_] | None:
         fits = rows - self.least <= self.room
         if fits.all():
             return None
