@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from diagnosis_logs import decode, diagnosed, only, rules, speculative_args, started, weights
+from diagnosis_logs import decode, diagnosed, only, plain, rules, speculative_args, started, weights
 
 from workbench.analysis.diagnosis import Certainty, Diagnosis
 from workbench.analysis.diagnosis.rules_drafter import PUBLISHED_STEPS
@@ -64,6 +64,20 @@ def test_a_wide_verification_for_a_short_gain_is_likely_wasted() -> None:
     assert finding.title == "Each step verifies 16 tokens to keep 2.1"
     assert "--speculative-num-draft-tokens 4" in finding.next_action
     assert diagnosis.verdict.startswith("Each step verifies 16 tokens to keep 2.13")
+
+
+@pytest.mark.parametrize(("plain_speed", "is_fault"), [(40.0, False), (80.0, True)])
+def test_a_wide_verification_that_pays_is_no_fault(plain_speed: float, is_fault: bool) -> None:
+    # 60 tok/s with 16 draft tokens: 1.5x a plain server of 40, 0.75x one of 80.
+    wide = [decode(accept=2.15, rate=0.13, speed=60.0)] * 8
+    diagnosis = diagnosed(
+        *started(speculative_args(speculative_num_steps=15, speculative_num_draft_tokens=16)),
+        *wide,
+        baseline=(*plain(), *[decode(speed=plain_speed)] * 8),
+    )
+    finding = only(diagnosis, "wasted_width")
+    assert finding.is_fault is is_fault
+    assert ("it pays as it is" in finding.next_action) is not is_fault
 
 
 def test_four_draft_tokens_are_not_wide() -> None:

@@ -174,15 +174,23 @@ def wasted_width(case: Case) -> Iterator[Finding]:
     if drafted < WIDE or drafted < WASTED * length:
         return
     fewer = "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+    pays = _pays_everywhere(case)
+    begin = "it pays as it is; whether fewer pay more: " if pays else ""
     yield Finding(
         "wasted_width",
         f"Each step verifies {drafted} tokens to keep {length:.1f}",
         Certainty.LIKELY,
         (f"{drafted} draft tokens (root included), {_accept_evidence(log)}",),
-        f"measure {fewer} with nothing else changed: every verified token costs, most of all in a mixture of experts, "
-        "where each one loads experts of its own",
+        f"{begin}measure {fewer} with nothing else changed: every verified token costs, most of all in a mixture of "
+        "experts, where each one loads experts of its own",
+        is_fault=not pays,
         headline=f"Each step verifies {drafted} tokens to keep {length:.2f}: measure 4 ({fewer}) before training more",
     )
+
+
+def _pays_everywhere(case: Case) -> bool:
+    """Whether a baseline log shows that speculation wins at a load and loses at none."""
+    return any(item.wins for item in case.level_speeds) and not any(item.loses for item in case.level_speeds)
 
 
 def low_accept_length(case: Case) -> Iterator[Finding]:
