@@ -11,29 +11,28 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from workbench.attached import Attachment, attached_plan, attached_server
+from workbench.attached import Attachment, attached_plan
 from workbench.cluster import Cluster, on_ray
 from workbench.cluster.unpack import unpacked
 from workbench.errors import InputError, LaunchError, UsageError
 from workbench.files import require_space, require_there
-from workbench.launch.argv import server_argv, server_env
 from workbench.launch.failure import LaunchFailure
-from workbench.launch.places import claim, reserved_port
-from workbench.launch.process import Server, serve
-from workbench.launch.ready import OwnLog, answers
+from workbench.launch.process import Server
+from workbench.launch.ready import answers
+from workbench.launch.resident import Resident
 from workbench.launch.sharing import Company
 from workbench.launch.telemetry import sampled
 from workbench.load import RequestRecord, Windows, measure_window
 from workbench.load.records import NOT_SENT
-from workbench.models import located, prompts_of, require_same_weights, texts_of, weights_of
+from workbench.models import located, prompts_of, require_same_weights, texts_of
 from workbench.packing import Job, Task, side_by_side
-from workbench.paths import project_root, runs_dir
+from workbench.paths import runs_dir
 from workbench.preflight import check_campaign, refusals
 from workbench.progress import Progress, Say, announcement, titled
 from workbench.prompts import Prompt
@@ -55,11 +54,11 @@ from workbench.recording import (
     write_campaign,
     write_measured,
 )
+from workbench.serving import Servers, served_by
 from workbench.spec import RunSpec, RunState, RunStatus
 from workbench.store import SERVERS
 from workbench.sweep import CampaignSpec, Plan, Start, expand, with_control
 
-READY_TIMEOUT_S = {"reference": 300.0, "sglang": 3600.0}
 DEATH_S = 5.0
 """Within so long a server whose connections break is found dead, or answers again."""
 _POLL_S = 0.05
@@ -84,6 +83,7 @@ def run_campaign(
     place: Attachment | None = None,
     plan: Plan | None = None,
     ray: str = "",
+    resident: Resident | None = None,
     say: Say,
 ) -> list[Ended]:
     """Measure every run of a campaign that is not measured already; one that fails never stops the others.
@@ -99,6 +99,8 @@ def run_campaign(
     ray
         Address of a Ray cluster whose nodes measure, each what its models and its preflight allow; `cluster.LOCAL`
         starts one here. Empty: this machine measures.
+    resident
+        Serves all starts without starting a server again for each; only the embedded engine can.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def run_campaign(
         waiting = [start for start in todo if start.runs and start.server_id not in refused]
         progress = Progress(waiting, plan.campaign.repeats, say)
         prompts = texts_of(plan.campaign) if ray else prompts_of(plan.campaign)
-        work = _Work(folder, plan.campaign, prompts, place, progress, say)
+        work = _Work(folder, plan.campaign, prompts, Servers(plan.campaign, place, resident), progress, say)
         cluster = Cluster(ray, prompts, allow_refused) if ray else None
         if cluster is not None or (plan.campaign.places > 1 and place is None):
             done = _taken_up_together(work, todo, refused, cluster)
@@ -144,7 +146,8 @@ def measure_job(job: Job, *, say: Say, company: Company) -> list[Ended]:
             say(f"    refused, {refused}")
             return commit_missing(job.folder, job.campaign, job.start.runs, RunState.SKIPPED, refused)
     progress = Progress(plan.starts, plan.campaign.repeats, say)
-    work = _Work(job.folder, plan.campaign, prompts, None, progress, say, company)
+    servers = Servers(plan.campaign, company=company)
+    work = _Work(job.folder, plan.campaign, prompts, servers, progress, say)
     return _measure_start(work, plan.starts[0])
 
 
@@ -158,10 +161,9 @@ class _Work:
     folder: Path
     campaign: CampaignSpec
     prompts: Mapping[str, Sequence[Prompt]]
-    place: Attachment | None
+    servers: Servers
     progress: Progress
     say: Say
-    company: Company = field(default_factory=Company)
 
 
 def to_measure(folder: Path, plan: Plan, *, force: bool) -> list[Start]:
@@ -233,7 +235,7 @@ def _measure_start(work: _Work, start: Start) -> list[Ended]:
         require_there(work.folder)
         check_space(work.folder)
         try:
-            with work.progress.starting() as is_ready, _served(work, start, log) as served:
+            with work.progress.starting() as is_ready, served_by(work.servers, start, log, work.say) as served:
                 is_ready()
                 ended += _measure_while_alive(work, left, served)
         except LaunchError as error:
@@ -259,30 +261,6 @@ def _measure_while_alive(work: _Work, left: list[RunSpec], served: Served) -> li
     while left and served.server.failure() is None:
         ended.append(_measure_run(work, left.pop(0), served))
     return ended
-
-
-@contextlib.contextmanager
-def _served(work: _Work, start: Start, log: Path) -> Iterator[Served]:
-    if work.place is not None:
-        with attached_server(work.place, log) as (server, copy):
-            yield Served(server) if copy is None else Served(server, (), (), copy.catch_up, copy.faults)
-        return
-    campaign = work.campaign
-    gpus_needed = start.server.tp_size * start.server.dp_size if campaign.engine == "sglang" else 0
-    with claim(gpus_needed, on_wait=work.say) as gpus, reserved_port() as port:
-        argv, weights = server_argv(start, campaign, port=port, gpus=gpus or None), weights_of(start, campaign)
-        with serve(
-            argv,
-            env=server_env(start, version=campaign.sglang_version),
-            log=log,
-            url=f"http://127.0.0.1:{port}",
-            ready_timeout_s=campaign.ready_timeout_s or READY_TIMEOUT_S[campaign.engine],
-            gpus=gpus or None,
-            on_phase=lambda phase: work.say(f"    {phase}"),
-            cwd=project_root(),
-        ) as server:
-            grown = OwnLog(log)
-            yield Served(server, tuple(argv), gpus, grown.size, grown.faults, work.company, weights)
 
 
 # --- one run -----------------------------------------------------------------------------------------------------

@@ -58,6 +58,12 @@ def get(server: Running, path: str) -> httpx.Response:
     return httpx.get(f"{server.url}{path}", timeout=60)
 
 
+def test_no_shape_is_changed_where_that_was_not_allowed_at_the_start(server: Running, tmp_path: Path) -> None:
+    asked = {"argv": ["--model-path", "x"], "log": str(tmp_path / "new.log")}
+    assert httpx.post(f"{server.url}/reshape", json=asked, timeout=60).status_code == 404
+    assert not (tmp_path / "new.log").exists()
+
+
 def test_a_reply_has_the_fields_of_the_release(server: Running) -> None:
     reply = server.generate(rid="mine")
     info = reply["meta_info"]

@@ -11,6 +11,8 @@ from workbench.sglang_rules import EffectiveShape, effective_shape
 
 SPEAKS = "0.5.14"
 """The SGLang release whose flags, log lines and replies this engine follows."""
+RESHAPE = "WORKBENCH_RESHAPE"
+"""Variable of a server that may be told to take another shape: who asks that can make files in its user's name."""
 ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN")
 DTYPES = ("auto", "float32", "float", "bfloat16", "float16", "half")
 

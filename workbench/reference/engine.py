@@ -33,6 +33,7 @@ _DTYPES = {"float": torch.float32, "half": torch.float16}
 
 @dataclass(frozen=True, slots=True)
 class Engine:
+    target: Target
     decoder: Decoder
     limits: ModelLimits
     chat: Chat | None
@@ -41,8 +42,8 @@ class Engine:
     memory_gb: Mapping[str, float]
 
 
-def load_engine(arguments: ServerArguments) -> Engine:
-    """Load everything.
+def load_engine(arguments: ServerArguments, kept: Engine | None = None) -> Engine:
+    """Load everything; of an engine that is kept, target and tokenizer stay and the draft is loaded.
 
     Raises
     ------
@@ -51,9 +52,7 @@ def load_engine(arguments: ServerArguments) -> Engine:
     """
     device = resolve_device(arguments.device)
     dtype = _dtype(arguments.dtype, device)
-    folder = resolve_model(arguments.model_path)
-    chat = None if arguments.skip_tokenizer_init else load_chat(resolve_model(arguments.tokenizer_path))
-    target = _load_target(folder, device, dtype)
+    target, chat = (kept.target, kept.chat) if kept is not None else _load_models(arguments, device, dtype)
     context_len = arguments.context_length or target.shape.max_position_embeddings
     draft, speculation = _load_draft(arguments, target, context_len, device, dtype)
     decoder = Decoder(target, context_len, draft=draft, speculation=speculation, seed=arguments.random_seed)
@@ -72,7 +71,12 @@ def load_engine(arguments: ServerArguments) -> Engine:
     )
     memory = {"weight": round(target.size_bytes / _GB, 2), "kvcache": round(2 * half, 2)}
     limits = ModelLimits(target.shape.vocab_size, context_len, target.eos_token_ids)
-    return Engine(decoder, limits, chat, device, dtype, memory)
+    return Engine(target, decoder, limits, chat, device, dtype, memory)
+
+
+def _load_models(arguments: ServerArguments, device: torch.device, dtype: torch.dtype) -> tuple[Target, Chat | None]:
+    chat = None if arguments.skip_tokenizer_init else load_chat(resolve_model(arguments.tokenizer_path))
+    return _load_target(resolve_model(arguments.model_path), device, dtype), chat
 
 
 def resolve_model(path: str) -> Path:

@@ -11,19 +11,80 @@ import threading
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from workbench import __version__
 from workbench.errors import UsageError, WorkbenchError
-from workbench.reference.arguments import SPEAKS, ServerArguments
+from workbench.reference.arguments import RESHAPE, SPEAKS, ServerArguments, parse_arguments
 from workbench.reference.engine import load_engine, resolve_device
+from workbench.reference.requests import RefusedRequest
 from workbench.reference.server import Server, serve_in_thread
 from workbench.reference.service import Service
 
 log = logging.getLogger("workbench.reference")
 _WARM_UP_S = 600
 _WARM_UP_TOKENS = 8
+
+
+_STAYS = ("model_path", "tokenizer_path", "skip_tokenizer_init", "device", "dtype", "served_model_name")
+
+
+class Reshaping:
+    """Other speculative settings, and another log, for a server that runs: its target stays loaded.
+
+    The new log reads as that of a server that was started so.
+    """
+
+    def __init__(self, service: Service, server: Server, failed: threading.Event) -> None:
+        self._service, self._server, self._failed = service, server, failed
+        self._one = threading.Lock()
+
+    def __call__(self, argv: Sequence[str], log_file: Path) -> None:
+        with self._one:
+            self._take(self._read(argv), log_file)
+
+    def _read(self, argv: Sequence[str]) -> ServerArguments:
+        before = self._service.arguments
+        try:
+            asked, _ = parse_arguments(argv)
+        except SystemExit as error:
+            raise RefusedRequest("the command line is none of this engine's") from error
+        asked = replace(asked, host=before.host, port=before.port, device=resolve_device(asked.device).type)
+        changed = [name for name in _STAYS if getattr(asked, name) != getattr(before, name)]
+        if changed:
+            raise RefusedRequest(f"{changed[0]} stays what it is as long as the server runs")
+        if self._service.scheduler.num_running or self._service.scheduler.num_queued:
+            raise RefusedRequest("requests are running or waiting")
+        return asked
+
+    def _take(self, arguments: ServerArguments, log_file: Path) -> None:
+        """From here on there is no way back: what fails ends the server."""
+        try:
+            _write_to(log_file)
+        except OSError as error:
+            raise RefusedRequest(f"{log_file}: {error.strerror}") from error
+        try:
+            self._service.end()
+            self._service.arguments = arguments
+            _announce(arguments)
+            self._service.begin(load_engine(arguments, self._service.engine), self._failed.set)
+            _fire_up(self._service, self._server)
+        except WorkbenchError as error:
+            log.error("%s", error.render())
+            self._failed.set()
+            raise RefusedRequest(error.what) from error
+
+
+def _write_to(log_file: Path) -> None:
+    """Standard output and error go to a new file from now on."""
+    file = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
 
 
 class _Stop(BaseException):
@@ -49,9 +110,9 @@ def serve(arguments: ServerArguments, warnings: Sequence[str]) -> int:
         _announce(arguments)
         service.begin(load_engine(arguments), failed.set)
         _listen(server)
-        _warm_up(arguments, server)
-        service.ready = True
-        log.info("The server is fired up and ready to roll!")
+        _fire_up(service, server)
+        if os.environ.get(RESHAPE):
+            service.reshape = Reshaping(service, server, failed)
         failed.wait()
         status = 1
     except WorkbenchError as error:
@@ -110,6 +171,12 @@ def _listen(server: Server) -> None:
     serve_in_thread(server)
     log.info("INFO:     Application startup complete.")
     log.info("INFO:     Uvicorn running on http://%s:%s (Press CTRL+C to quit)", host, port)
+
+
+def _fire_up(service: Service, server: Server) -> None:
+    _warm_up(service.arguments, server)
+    service.ready = True
+    log.info("The server is fired up and ready to roll!")
 
 
 def _warm_up(arguments: ServerArguments, server: Server) -> None:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 from workbench.reference.replies import Reply, chunk
@@ -117,6 +118,18 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.BAD_REQUEST, b"Cache not flushed: requests are running or waiting.\n", _TEXT)
 
+    def _reshape(self, body: bytes) -> None:
+        reshape, asked = self.server.service.reshape, _decode(body)
+        if reshape is None or not isinstance(asked, dict):
+            self._send_error(HTTPStatus.NOT_FOUND, "Not Found")
+            return
+        try:
+            reshape([str(word) for word in asked["argv"]], Path(asked["log"]))
+        except (RefusedRequest, KeyError, TypeError) as error:
+            self._send_error(HTTPStatus.BAD_REQUEST, str(error))
+            return
+        self._send(HTTPStatus.OK, b"Ready.\n", _TEXT)
+
     def _generate(self, body: bytes) -> None:
         service = self.server.service
         try:
@@ -211,6 +224,7 @@ class Handler(BaseHTTPRequestHandler):
     POSTS: ClassVar[Mapping[str, Callable[[Handler, bytes], None]]] = {
         "/generate": _generate,
         "/flush_cache": _flush_cache,
+        "/reshape": _reshape,
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from workbench import __version__
 from workbench.chat import Chat
@@ -26,6 +27,8 @@ class Service:
     def __init__(self, arguments: ServerArguments) -> None:
         self.arguments = arguments
         self.ready = False
+        self.reshape: Callable[[Sequence[str], Path], None] | None = None
+        """Serve with another command line, into another log; ``None`` where that is not allowed."""
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 from workbench.analysis.frames import records
 from workbench.errors import LaunchError, SpecError
 from workbench.launch.argv import server_argv, server_env
+from workbench.launch.resident import Resident
 from workbench.measure import run_campaign
 from workbench.models import changed_weights, check_engine, check_target, located, require_same_weights
 from workbench.paths import COMMAND_LOCK, TUNED, runs_dir
@@ -101,7 +103,8 @@ def tune(request: Request, lines: Lines) -> Outcome:
     folder = runs_dir() / campaign.name
     with terminated_like_interrupted(), alone(folder, COMMAND_LOCK):
         require_same_weights(folder, plan)
-        state = _search(request, campaign, plan, folder, lines)
+        with _resident(campaign) as resident:
+            state = _search(request, campaign, plan, folder, lines, resident)
         at = position(state)
         _write(folder, campaign, plan, state, at, refused)
     text = "\n".join([*_said(campaign, plan, state, at), f"written: {folder / TUNED}"])
@@ -159,7 +162,15 @@ def _servable(campaign: CampaignSpec) -> tuple[Plan, dict[str, str]]:
 # --- searching ---------------------------------------------------------------------------------------------------
 
 
-def _search(request: Request, campaign: CampaignSpec, plan: Plan, folder: Path, lines: Lines) -> State:
+def _resident(campaign: CampaignSpec) -> contextlib.AbstractContextManager[Resident | None]:
+    """A server that changes its shape, where the engine allows it."""
+    can = campaign.engine == "reference" and not campaign.launch_prefix
+    return Resident() if can else contextlib.nullcontext()
+
+
+def _search(
+    request: Request, campaign: CampaignSpec, plan: Plan, folder: Path, lines: Lines, resident: Resident | None = None
+) -> State:
     state = read_state(folder, plan)
     untold_s = 0.0
     while (step := next_step(state)) is not None:
@@ -171,7 +182,8 @@ def _search(request: Request, campaign: CampaignSpec, plan: Plan, folder: Path, 
             break
         lines.say(f"{len(state.start_s) + 1}. {step.config.name} at {_listed(step.loads)}: {step.why}")
         began = time.monotonic()
-        run_campaign(campaign, plan=visit_plan(campaign, plan, step, folder), say=_follow(lines))
+        visit = visit_plan(campaign, plan, step, folder)
+        run_campaign(campaign, plan=visit, resident=resident, say=_follow(lines))
         after = _advanced(state, read_state(folder, plan), step)
         # What failed to start took time that no run folder tells.
         untold_s += 0.0 if len(after.start_s) > len(state.start_s) else time.monotonic() - began
