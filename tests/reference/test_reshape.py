@@ -125,6 +125,40 @@ def test_a_shape_that_cannot_be_served_fails_as_a_start_of_its_own_and_the_next_
     assert shapes.serve(3)[0] is not None
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "no object",
+        {"argv": "--help", "log": "{new}"},
+        {"argv": ["--help"], "log": "{new}"},
+        {"argv": ["--no-such-flag"], "log": "{new}"},
+        {"argv": ["--model-path", "elsewhere"], "log": "{new}"},
+        {"argv": [3], "log": "{new}"},
+        {"argv": "{same}", "log": 3},
+        {"argv": "{same}", "log": "a\0b"},
+        {"argv": "{same}", "log": "{old}"},
+        {"argv": "{same}", "log": "{folder}"},
+        {"argv": "{same}", "log": "{folder}/none/new.log"},
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_changes_nothing(shapes: Shapes, asked: object) -> None:
+    before, answer = shapes.serve(1)
+    old, new = shapes.logs[0], shapes.folder / "asked.log"
+    same = ["--model-path", str(shapes.models / "target"), *PLAIN]
+    if isinstance(asked, dict):
+        places = {"{new}": str(new), "{old}": str(old), "{folder}": str(shapes.folder)}
+        log = asked["log"]
+        for name, path in places.items():
+            log = log.replace(name, path) if isinstance(log, str) else log
+        asked = {"argv": same if asked["argv"] == "{same}" else asked["argv"], "log": log}
+    text = old.read_bytes()
+    url = next(line.split()[-5] for line in text.decode().splitlines() if "Uvicorn running" in line)
+    assert httpx.post(f"{url}/reshape", json=asked, timeout=60).status_code == 400
+    assert old.read_bytes().startswith(text) and not new.exists()
+    assert httpx.post(f"{url}/generate", json=body(20), timeout=60).json()["output_ids"] == answer
+    assert shapes.serve(3)[0] == before
+
+
 def test_nothing_is_left_when_the_block_ends(models: Path, tmp_path: Path) -> None:
     with Resident() as resident:
         shapes = Shapes(resident, models, tmp_path)

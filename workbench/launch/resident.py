@@ -115,15 +115,16 @@ class Resident:
         if held.env != env or held.server.failure() is not None or _MODULE not in argv:
             return False
         on_phase("changing the shape of the server that runs")
+        # As for a server that is started: what it costs to become ready belongs to the start.
+        began = datetime.now(UTC).isoformat(timespec="seconds")
         log.parent.mkdir(parents=True, exist_ok=True)
-        asked = {"argv": argv[argv.index(_MODULE) + 1 :], "log": str(log)}
+        asked = {"argv": argv[argv.index(_MODULE) + 1 :], "log": str(log.absolute())}
         if not _answered(held.port, json.dumps(asked), timeout_s):
             # What was begun there is not of a start: a fresh one writes its own log.
             with contextlib.suppress(OSError):
                 log.unlink(missing_ok=True)
             return False
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._held = replace(held, server=replace(held.server, log=log, started_at=now))
+        self._held = replace(held, server=replace(held.server, log=log, started_at=began))
         on_phase(READY)
         return True
 

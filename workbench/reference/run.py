@@ -28,7 +28,7 @@ _WARM_UP_S = 600
 _WARM_UP_TOKENS = 8
 
 
-_STAYS = ("model_path", "tokenizer_path", "skip_tokenizer_init", "device", "dtype", "served_model_name")
+_STAYS = ("model_path", "tokenizer_path", "skip_tokenizer_init", "device", "dtype", "served_model_name", "log_level")
 
 
 class Reshaping:

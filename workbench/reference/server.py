@@ -119,13 +119,13 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.BAD_REQUEST, b"Cache not flushed: requests are running or waiting.\n", _TEXT)
 
     def _reshape(self, body: bytes) -> None:
-        reshape, asked = self.server.service.reshape, _decode(body)
-        if reshape is None or not isinstance(asked, dict):
+        reshape = self.server.service.reshape
+        if reshape is None:
             self._send_error(HTTPStatus.NOT_FOUND, "Not Found")
             return
         try:
-            reshape([str(word) for word in asked["argv"]], Path(asked["log"]))
-        except (RefusedRequest, KeyError, TypeError) as error:
+            reshape(*_shape(_decode(body)))
+        except RefusedRequest as error:
             self._send_error(HTTPStatus.BAD_REQUEST, str(error))
             return
         self._send(HTTPStatus.OK, b"Ready.\n", _TEXT)
@@ -233,6 +233,14 @@ def _decode(body: bytes) -> object:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RefusedRequest(f"the body is not valid JSON ({str(error)[:100]})") from error
+
+
+def _shape(asked: object) -> tuple[list[str], Path]:
+    argv, log_file = (asked.get("argv"), asked.get("log")) if isinstance(asked, dict) else (None, None)
+    words = isinstance(argv, list) and all(isinstance(word, str) for word in argv)
+    if not words or not isinstance(log_file, str) or "\0" in log_file:
+        raise RefusedRequest("argv has to be a list of words, log a path")
+    return list(argv or ()), Path(log_file)
 
 
 def serve_in_thread(server: Server) -> threading.Thread:
